@@ -1,0 +1,26 @@
+"A skip that is not in `expected_skips.txt` fails the run: a test that does not run proves nothing, and nobody reads a list of skips."
+from fnmatch import fnmatch
+from pathlib import Path
+
+_skipped = []
+
+def expected():
+    "(test id pattern, where or why it may skip) of each line of `expected_skips.txt`"
+    ls = (Path(__file__).parent/'expected_skips.txt').read_text(encoding='utf-8').splitlines()
+    return [tuple(map(str.strip, l.split('|', 1))) for l in ls if l.strip() and not l.startswith('#')]
+
+def pytest_runtest_logreport(report):
+    if report.skipped and not hasattr(report, 'wasxfail'): _skipped.append((report.nodeid, str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)))
+
+def pytest_collectreport(report):
+    if report.skipped: _skipped.append((report.nodeid, str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)))
+
+def pytest_sessionfinish(session):
+    "Fail the run on a skip that nobody expected; under xdist the reports of all workers arrive at the controller"
+    if hasattr(session.config, 'workerinput'): return
+    pats = expected()
+    bad = [(n,w) for n,w in _skipped if not any(fnmatch(n, p) and reason in w for p,reason in pats)]
+    if not bad: return
+    out = session.config.pluginmanager.get_plugin('terminalreporter')
+    for n,w in bad: out.write_line(f'\nunexpected skip: {n}: {w} (tests/expected_skips.txt lists what may skip)', red=True)
+    session.exitstatus = 1

@@ -1,0 +1,152 @@
+"The demo model mends what it has never seen, and the commands play the editor: through a pipe and at a terminal."
+import os, pty, re, select, signal, subprocess, sys, time
+from pathlib import Path
+import pytest
+from ramabana_acp import cli
+
+EXE = str(Path(sys.executable).with_name('ramabana-acp'))
+
+def env(d, **kw):
+    "An environment with homes of its own and no keys"
+    e = {k:v for k,v in os.environ.items() if not k.endswith('_API_KEY') and k not in ('NO_COLOR','TERM')}
+    return {**e, 'HOME':str(d), 'XDG_CONFIG_HOME':str(d/'config'), 'XDG_STATE_HOME':str(d/'state'), 'TERM':'xterm', 'PYTHONDONTWRITEBYTECODE':'1', **kw}
+
+def sh(*args, d, cwd=None, **kw):
+    return subprocess.run([EXE, *args], cwd=cwd or d, env=env(d, **kw), capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+
+def passes(d, *args): return subprocess.run([sys.executable,'-m','unittest','-q',*args], cwd=d, capture_output=True, env={**os.environ, 'PYTHONDONTWRITEBYTECODE':'1'}).returncode==0
+
+@pytest.fixture
+def home(tmp_path): (tmp_path/'home').mkdir(); return tmp_path/'home'
+
+def project(d, **files):
+    for n,s in files.items():
+        p = d/n.replace('__', '/').replace('_py', '.py'); p.parent.mkdir(parents=True, exist_ok=True); p.write_text(s)
+    return d
+
+def moved(name, bug):
+    "The demo's own sample under another name and with another bug"
+    code = cli.SAMPLE['prices.py'].replace('100 + discount', '100 - discount').replace(*bug)
+    return {f'{name}.py':code, f'test_{name}.py':cli.SAMPLE['test_prices.py'].replace('from prices', f'from {name}')}
+
+BUGS = dict(operator=('100 - discount', '100 * discount'), number=('discount) / 100', 'discount) / 101'), variable=('sum(prices)', 'sum([discount])'),
+    function=('sum(prices)', 'max(prices)'), division=(') / 100', ') * 100'))
+
+@pytest.mark.parametrize('bug', BUGS)
+def test_the_bug_moves_and_the_file_is_renamed_and_it_is_mended(bug, tmp_path, home):
+    d = tmp_path/'shop'; d.mkdir()
+    for n,s in moved('till', BUGS[bug]).items(): (d/n).write_text(s)
+    assert not passes(d)
+    r = sh('ask', 'one of the tests fails, please fix it', '--root', str(d), '--model', 'demo', '--yes', d=home)
+    assert r.returncode==0, r.stdout+r.stderr
+    assert passes(d), r.stdout
+    assert 'demo model' in r.stdout and f'{d.name}' not in r.stderr and 'All 2 tests pass now.' in r.stdout
+
+def test_another_layout_and_another_kind_of_bug(tmp_path, home):
+    d = project(tmp_path/'p', src__pile_py='class Pile:\n    def __init__(self): self.xs = []\n    def push(self, x):\n        self.xs.append(x)\n'
+        '    def top(self):\n        return self.xs[len(self.xs)]\n',
+        tests__pile_test_py='import unittest\nfrom pile import Pile\n\nclass T(unittest.TestCase):\n    def test_top(self):\n        p = Pile()\n'
+        '        p.push(1)\n        p.push(5)\n        self.assertEqual(p.top(), 5)\n')
+    r = sh('ask', 'mend', 'the', 'bug', '--root', str(d), '--model', 'demo', '--yes', d=home)
+    assert (r.returncode, 'return self.xs[len(self.xs) - 1]' in (d/'src/pile.py').read_text())==(0, True), r.stdout
+
+def test_what_it_cannot_mend_is_left_as_it_was(tmp_path, home):
+    d = project(tmp_path/'p', far_py='import os\ndef answer(): return os.getpid() % 1\n',
+        test_far_py='import unittest\nfrom far import answer\n\nclass T(unittest.TestCase):\n    def test_it(self): self.assertEqual(answer(), "forty two")\n')
+    was = (d/'far.py').read_text()
+    r = sh('ask', 'fix the test', '--root', str(d), '--model', 'demo', '--yes', d=home)
+    assert r.returncode==0 and (d/'far.py').read_text()==was and 'A real model looks further' in r.stdout, r.stdout
+
+def test_without_a_terminal_nothing_is_allowed_that_was_not_asked(tmp_path, home):
+    d = tmp_path/'shop'; d.mkdir()
+    for n,s in moved('till', BUGS['operator']).items(): (d/n).write_text(s)
+    r = sh('ask', 'fix the failing test', '--root', str(d), '--model', 'demo', d=home)
+    assert r.returncode==0 and not passes(d)
+    assert 'there is nobody to ask here' in r.stdout and 'The tests were not run' in r.stdout
+
+def test_small_requests_are_done_with_the_tools(tmp_path, home):
+    (tmp_path/'a.txt').write_text('twenty-seven words\n')
+    ask = lambda *p: sh('ask', *p, '--root', str(tmp_path), '--model', 'demo', '--yes', d=home).stdout
+    assert 'twenty-seven words' in ask('read a.txt')
+    assert 'a.txt' in ask('list')
+    assert '42' in ask('run', 'echo $((6*7))')
+    ask('write new.txt: hello there')
+    assert (tmp_path/'new.txt').read_text()=='hello there\n'
+    assert 'ANTHROPIC_API_KEY' in ask('who are you?')
+
+def test_the_demo_through_a_pipe_answers_itself_and_says_so(home):
+    r = sh('demo', d=home)
+    assert r.returncode==0, r.stdout+r.stderr
+    assert 'There is nobody to ask here' in r.stdout and 'they pass' in r.stdout and '"agent_servers"' in r.stdout
+    assert '\x1b' not in r.stdout and 'Traceback' not in r.stdout+r.stderr
+
+def test_errors_are_one_line_and_exit_codes_tell(home):
+    r = sh('ask', 'hi', d=home)
+    assert r.returncode==1 and len(r.stdout.strip().splitlines())==1 and 'ANTHROPIC_API_KEY' in r.stdout and 'Traceback' not in r.stderr
+    r = sh('ask', '--root', '/nonexistent', 'hi', d=home)
+    assert r.returncode==2 and 'no such folder: /nonexistent' in r.stderr
+    assert sh('ask', d=home).returncode==2
+    r = sh('ask', 'hi', '--model', 'nowhere/x', d=home)
+    assert r.returncode==1 and 'nowhere' in r.stdout and 'Traceback' not in r.stdout+r.stderr
+
+class Tty:
+    "The command at a terminal of its own"
+    def __init__(self, *args, d, **kw):
+        self.pid,self.fd = pty.fork()
+        if not self.pid: os.chdir(d); os.execve(EXE, [EXE, *args], env(d, **kw))
+        self.out,self.seen = '',0
+    def until(self, *pats, timeout=60):
+        "Read until one of the patterns shows in what is new; its index, or None at the end of the output"
+        end = time.monotonic()+timeout
+        while True:
+            for i,p in enumerate(pats):
+                if m := re.search(p, self.out[self.seen:]): self.seen += m.end(); return i
+            if time.monotonic()>end: raise TimeoutError(self.out[-2000:])
+            if not select.select([self.fd], [], [], .2)[0]: continue
+            try: b = os.read(self.fd, 4096)
+            except OSError: b = b'' # how Linux says that the other end is closed
+            if not b: return None
+            self.out += b.decode(errors='replace')
+    def type(self, s): os.write(self.fd, s.encode())
+    def code(self, timeout=30):
+        end = time.monotonic()+timeout
+        while time.monotonic()<end:
+            pid,st = os.waitpid(self.pid, os.WNOHANG)
+            if pid: return os.waitstatus_to_exitcode(st)
+            self.until(timeout=.2) if False else time.sleep(.02)
+        os.kill(self.pid, signal.SIGKILL); os.waitpid(self.pid, 0)
+        raise TimeoutError(self.out[-2000:])
+
+def test_the_demo_at_a_terminal_asks(home):
+    t = Tty('demo', d=home)
+    n = 0
+    while t.until(r'  > ') is not None: n += 1; t.type('y\n')
+    assert t.code()==0, t.out
+    assert n>=2 and 'they pass' in t.out and '\x1b[32m' in t.out
+
+def test_no_color_is_respected_at_a_terminal(home):
+    t = Tty('demo', '--yes', d=home, NO_COLOR='1')
+    assert t.until('no such thing') is None
+    assert t.code()==0 and '\x1b' not in t.out
+
+def test_a_person_who_says_no_keeps_the_file(home):
+    t = Tty('demo', d=home)
+    while (i := t.until(r'\? python3 -m unittest[^?]*?  > ', r'\? [^?]*?  > ')) is not None: t.type('y\n' if i==0 else 'n\n')
+    assert t.code()==1
+    assert 'The change was not made' in t.out and 'they still fail' in t.out
+
+def test_ctrl_c_cancels_the_turn(home):
+    t = Tty('ask', 'run', 'sleep 60', '--model', 'demo', '--yes', d=home)
+    t.until(r'\$ sleep 60')
+    start = time.monotonic()
+    t.type('\x03')
+    t.until('no such thing')
+    assert t.code()==130 and time.monotonic()-start<5 and 'Traceback' not in t.out, t.out
+
+def test_ctrl_c_at_a_question_leaves_it_unanswered(home):
+    (home/'a.txt').write_text('x\n')
+    t = Tty('ask', 'write b.txt: hi', '--model', 'demo', d=home)
+    t.until(r'  > ')
+    t.type('\x03')
+    t.until('no such thing')
+    assert t.code()==130 and not (home/'b.txt').exists() and 'Traceback' not in t.out, t.out

@@ -1,0 +1,174 @@
+"What every provider inherits: failures told apart, cancel that closes the socket, joined text, histories that can be sent"
+import asyncio, importlib, threading, time
+from copy import deepcopy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import pytest
+from hypothesis import given, settings, strategies as st
+from ramabana_acp.core import Cancelled, Token, secret
+from ramabana_acp.models.messages import assistant, call, calls, pair, result, results, text, thinking, user
+from ramabana_acp.models.offline import ScriptedProvider
+from ramabana_acp.models.provider import ModelError, Pipe, Provider, provider_loop
+from ramabana_acp.models.specs import ModelSpec
+
+KEY = secret('sk-test-hunter2hunter2')
+SDKS = dict(openai='AsyncOpenAI', anthropic='AsyncAnthropic')
+
+class Faults(BaseHTTPRequestHandler):
+    "A server whose path says what goes wrong"
+    protocol_version = 'HTTP/1.1'
+    gone = threading.Event()
+    def log_message(self, *a): pass
+    def answer(self, status, body, **headers):
+        self.send_response(status)
+        for k,v in dict(headers, content_length=len(body)).items(): self.send_header(k.replace('_', '-'), str(v))
+        self.end_headers(); self.wfile.write(body)
+    def part(self, **headers):
+        self.send_response(200)
+        for k,v in headers.items(): self.send_header(k.replace('_', '-'), v)
+        self.end_headers(); self.wfile.write(b'6\r\nhello\n\r\n'); self.wfile.flush(); self.close_connection = True
+    def do_POST(self):
+        self.rfile.read(int(self.headers['content-length']))
+        what = self.path.split('/')[1]
+        if what in ANSWERS: self.answer(*ANSWERS[what][:2], **ANSWERS[what][2])
+        elif what=='chunked': self.part(transfer_encoding='chunked')
+        elif what=='length': self.part(content_length='100')
+        elif what=='drop': self.close_connection = True
+        elif what=='silent':
+            if not self.connection.recv(1): self.gone.set()
+
+def said(s): return f'{{"error":{{"message":"{s}"}}}}'.encode()
+
+ANSWERS = {
+    'rate': (429, said('slow down'), dict(retry_after='7'), ('rate_limit', 429, 7.0, True)),
+    'busy': (529, b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}', {}, ('overloaded', 529, None, True)),
+    'html': (502, b'<html><head><title>502 Bad Gateway</title></head></html>', dict(content_type='text/html'), ('server', 502, None, True)),
+    'key': (401, said(f'bad key {KEY}'), {}, ('auth.rejected', 401, None, False)),
+    'forbidden': (403, said('not for you'), {}, ('auth.rejected', 403, None, False)),
+    'pay': (402, said('no money'), {}, ('quota', 402, None, False)),
+    'broke': (429, b'{"error":{"message":"see your plan","code":"insufficient_quota"}}', {}, ('quota', 429, None, False)),
+    'bad': (400, said('image exceeds'), {}, ('bad_request', 400, None, False)),
+    'long': (400, said('prompt is too long: 214676 tokens > 200000 maximum'), {}, ('context_overflow', 400, None, False)),
+    'empty': (500, b'', {}, ('server', 500, None, True))}
+
+@pytest.fixture(scope='module')
+def base():
+    srv = ThreadingHTTPServer(('127.0.0.1', 0), Faults)
+    srv.daemon_threads = True
+    threading.Thread(target=srv.serve_forever, daemon=True).start()
+    yield f'http://127.0.0.1:{srv.server_port}'
+    srv.shutdown()
+
+class Raw(Provider):
+    "One request through a real SDK, its lines as text"
+    retries = 0
+    def __init__(self, sdk, url, timeout=10):
+        super().__init__(ModelSpec(f'{sdk}/m', sdk, 'm'))
+        self.client = getattr(importlib.import_module(sdk), SDKS[sdk])(api_key=KEY, base_url=url, max_retries=0, timeout=timeout)
+    async def run(self, req, emit):
+        import httpx2
+        r = await self.client.post('/x', body={'a':1}, cast_to=httpx2.Response, stream=True)
+        async for l in r.aiter_lines(): emit('text', l)
+        emit('done', assistant([text('x')]))
+
+def failure(p, tok=None):
+    "How `p` fails"
+    with pytest.raises(ModelError) as e: list(p.stream([user('x')], tok=tok))
+    assert KEY not in str(e.value) and '\n' not in str(e.value) and len(str(e.value).encode())<=2048
+    return e.value
+
+@pytest.mark.parametrize('sdk', SDKS)
+@pytest.mark.parametrize('what', ANSWERS)
+def test_an_error_answer_is_told_by_its_kind_without_the_key(base, sdk, what):
+    e = failure(Raw(sdk, f'{base}/{what}'))
+    assert (e.kind, e.status, e.retry_after, e.retryable)==ANSWERS[what][3]
+
+@pytest.mark.parametrize('sdk', SDKS)
+def test_a_connection_that_is_lost_or_never_made_is_told_apart_from_a_cut_answer(base, sdk):
+    refused = failure(Raw(sdk, 'http://127.0.0.1:9/'))
+    assert (refused.kind, 'cannot be reached' in str(refused))==('network', True)
+    assert failure(Raw(sdk, base.replace('http:', 'https:'))).kind=='network'
+    assert failure(Raw(sdk, f'{base}/drop')).kind=='network'
+    assert 'no answer in time' in str(failure(Raw(sdk, f'{base}/silent', timeout=.2)))
+    assert [failure(Raw(sdk, f'{base}/{p}')).kind for p in ('chunked','length')]==['cut','cut']
+
+@pytest.mark.parametrize('sdk', SDKS)
+def test_cancel_of_a_silent_server_is_at_once_and_closes_the_socket(base, sdk):
+    p,tok = Raw(sdk, f'{base}/silent', timeout=60),Token()
+    Faults.gone.clear()
+    threading.Timer(.3, tok.cancel).start()
+    start = time.monotonic()
+    with pytest.raises(Cancelled): list(p.stream([user('x')], tok=tok))
+    assert time.monotonic()-start<.5
+    assert Faults.gone.wait(2)
+
+def test_five_thousand_chunks_are_few_events_and_little_work():
+    m = ScriptedProvider([[{'text':f'{i} '} for i in range(5000)]])
+    cpu = time.process_time()
+    evs = list(m.stream([user('x')]))
+    assert time.process_time()-cpu<.5
+    assert ''.join(d for k,d in evs if k=='text')==''.join(f'{i} ' for i in range(5000))
+    assert len(evs)<40
+
+def test_first_text_does_not_wait_and_later_text_waits_at_most_the_window():
+    class Slow(Provider):
+        async def run(self, req, emit):
+            for s in 'abcd':
+                sent.append(time.monotonic()); emit('text', s)
+                await asyncio.sleep(.15)
+            emit('done', assistant([text('abcd')]))
+    sent,got = [],[]
+    for k,_ in Slow(ModelSpec('s', 's', 's')).stream([user('x')]):
+        if k=='text': got.append(time.monotonic())
+    assert len(got)==4 and all(g-s<.12 for g,s in zip(got, sent))
+
+def test_cancelled_requests_leave_no_task_and_no_thread():
+    async def tasks(): return len(asyncio.all_tasks())
+    count = lambda: (asyncio.run_coroutine_threadsafe(tasks(), provider_loop()).result(5), threading.active_count())
+    before = count()
+    for _ in range(100):
+        tok = Token()
+        it = ScriptedProvider([[{'text':'a'}, {'sleep':60}]]).stream([user('x')], tok=tok)
+        next(it); tok.cancel()
+        with pytest.raises(Cancelled): next(it)
+    time.sleep(.2)
+    after = count()
+    assert after[0]<=before[0] and after[1]<=before[1]
+
+# ---------------------------------------------------------------- properties
+events = st.lists(st.tuples(st.sampled_from(['text','think','call']), st.text('ab', max_size=3)), max_size=30)
+
+@given(events, st.integers(0, 30))
+@settings(max_examples=60, deadline=None)
+def test_a_pipe_keeps_every_event_in_order(evs, pre):
+    p = Pipe(.001)
+    for e in evs[:pre]: p.put(*e)
+    t = threading.Thread(target=lambda: ([p.put(*e) for e in evs[pre:]], p.put('done', '')), daemon=True); t.start()
+    got = []
+    while (e := p.get())[0]!='done': got.append(e)
+    def flat(es): return [(k,c) for k,s in es for c in (s if k!='call' else [s])]
+    assert flat(got)==flat(evs)
+    assert all(s for k,s in got if k!='call')
+
+ids = st.sampled_from(['t1','t2','a b','',None])
+part = st.one_of(st.sampled_from(['', ' \n', 'hi']).map(text), st.sampled_from(['','hm']).map(thinking), st.just(thinking('', 'sig')),
+    st.builds(call, ids, st.sampled_from(['ls','my tool','']), st.sampled_from([{}, {'a':1}])))
+res = st.builds(lambda i,t: result(dict(id=i, name='ls'), t), ids, st.sampled_from(['ok','']))
+msg = st.one_of(st.sampled_from(['','go',' ']).map(user), st.lists(part, max_size=4).map(assistant), st.lists(res, max_size=3).map(results))
+
+@given(st.lists(msg, max_size=8))
+@settings(max_examples=300, deadline=None)
+def test_a_paired_history_is_legal_whatever_happened_before(hist):
+    old = deepcopy(hist)
+    p = pair(hist)
+    assert hist==old and pair(p)==p
+    seen = set()
+    for i,m in enumerate(p):
+        if m['role']=='tool':
+            assert p[i-1]['role']=='assistant' and [r['id'] for r in m['results']]==[c['id'] for c in calls(p[i-1])]
+            continue
+        assert m['content'] and all(o['text'].strip() for o in m['content'] if o['type']=='text')
+        if m['role']=='assistant' and calls(m):
+            assert p[i+1]['role']=='tool'
+            for c in calls(m):
+                assert c['id'] and c['id'] not in seen and c['name'] and ' ' not in c['id']+c['name']
+                seen.add(c['id'])

@@ -1,0 +1,424 @@
+"The turn: every way in which the loop of model and tools can end, and what is left behind."
+import os, threading, time
+import pytest
+from ramabana_acp.core import Err, Token, TurnFailed, daemon
+from ramabana_acp.agent.agent import Agent
+from ramabana_acp.agent.turn import Turn
+from ramabana_acp.models.messages import assistant, calls, text_of, user
+from ramabana_acp.models.offline import ScriptedProvider
+from ramabana_acp.models.provider import Provider
+from ramabana_acp.tools.tool import Tool
+from ramabana_acp.workspace.approvals import Approvals
+from ramabana_acp.workspace.host import WorkspaceHost
+
+def legal(history):
+    "Assert what Anthropic and OpenAI demand: each call is answered once, in order, by the very next message, and ids are unique"
+    seen,todo = set(),None
+    for m in history:
+        if todo is not None:
+            assert m['role']=='tool' and [r['id'] for r in m['results']]==todo
+            todo = None
+            continue
+        assert m['role']!='tool', 'results without a call'
+        assert m['content'], 'a message that says nothing'
+        todo = [c['id'] for c in calls(m)] or None
+        assert not seen & set(todo or ()) and len(set(todo or ()))==len(todo or ())
+        seen |= set(todo or ())
+    assert todo is None, 'calls without results'
+
+@pytest.fixture
+def mk(tmp_path):
+    "Makes an agent over `tmp_path` that follows a script"
+    def mk(*script, mode=None, files=(), **kw):
+        for name,s in dict(files).items(): (tmp_path/name).write_text(s)
+        host = WorkspaceHost([tmp_path])
+        gate = mode and Approvals(mode=mode, host=host, timeout=30)
+        return Agent(host, provider=ScriptedProvider(list(script), root=str(tmp_path)), approvals=gate, web=False, sp='Be brief.', **kw)
+    return mk
+
+def call(name, id='t1', **args): return dict(tool=name, id=id, args=args)
+def results_of(agent): return [r for m in agent.history if m['role']=='tool' for r in m['results']]
+def later(secs, f): return daemon(lambda: (time.sleep(secs), f()))
+
+def until(f, secs=5):
+    end = time.monotonic()+secs
+    while not f():
+        assert time.monotonic()<end, 'it did not happen in time'
+        time.sleep(.005)
+
+def cancelled(agent, when, prompt='go', within=1.0):
+    "Run a turn and cancel it once `when()` holds; the seconds from cancel to end, and what was said"
+    at,out = [],[]
+    def stop(): until(when); at.append(time.monotonic()); agent.cancel()
+    daemon(stop)
+    for c in agent.stream(prompt): out.append(c)
+    took = time.monotonic()-at[0]
+    assert agent.stop_reason=='cancelled' and not agent.busy and agent.host.tok is None
+    assert took<within, f'{took:.2f} s from cancel to the end'
+    legal(agent.history)
+    return ''.join(out)
+
+def next_works(agent, says='B'):
+    assert agent.ask('and now?')==says and agent.stop_reason=='end_turn'
+    legal(agent.history); legal(agent.provider.reqs[-1].history)
+
+# ---- ordinary ends
+
+def test_C032_a_finished_turn_is_not_cancelled(mk):
+    a = mk([dict(text='hello')])
+    assert a.ask('hi')=='hello' and a.stop_reason=='end_turn'
+
+def test_C029_cancel_while_idle_is_not_remembered(mk):
+    a = mk([dict(text='one')], [dict(text='two')])
+    a.cancel()
+    assert (a.ask('a'), a.stop_reason)==('one', 'end_turn')
+    a.cancel(); a.cancel()
+    assert (a.ask('b'), a.stop_reason)==('two', 'end_turn')
+
+def test_C028_a_cancel_right_after_stream_returned_is_not_lost(mk):
+    for _ in range(20):
+        a = mk([dict(sleep=5), dict(text='x')])
+        it = a.stream('go')
+        a.cancel()
+        began = time.monotonic()
+        assert list(it)==[] and a.stop_reason=='cancelled' and time.monotonic()-began<1
+
+def test_a_token_thrown_before_the_turn_cancels_it_without_a_request(mk):
+    a,tok = mk([dict(text='x')]),Token()
+    tok.cancel()
+    assert list(a.stream('go', tok=tok))==[] and a.stop_reason=='cancelled' and not a.provider.reqs
+
+def test_C025_every_piece_of_text_comes_out_in_order(mk):
+    a = mk([dict(text=f'{i} ') for i in range(500)])
+    assert ''.join(a.stream('go'))==''.join(f'{i} ' for i in range(500))
+
+def test_thoughts_keep_their_place_between_the_chunks(mk):
+    out = []
+    a = mk([dict(think='t1'), dict(text='a'), dict(think='t2'), dict(text='b')])
+    a.on_thought = lambda s, mid: out.append(('think', s, mid))
+    for c in a.stream('go'): out.append(('text', str(c), c.mid))
+    assert [o[:2] for o in out]==[('think','t1'), ('text','a'), ('think','t2'), ('text','b')]
+    assert len({o[2] for o in out if o[0]=='text'})==1 and len({o[2] for o in out if o[0]=='think'})==1 and len({o[2] for o in out})==2
+
+def test_each_request_is_a_message_of_its_own(mk):
+    a = mk([dict(text='I look.'), call('ls')], [dict(text='Nothing.')])
+    assert len({c.mid for c in a.stream('go')})==2
+    assert a.history[1]['stop']=='calls' and a.history[-1]['stop']=='end'
+
+def test_a_hook_that_fails_does_not_fail_the_turn(mk):
+    def bad(*a): raise ValueError('the editor is gone')
+    a = mk([dict(think='hm'), call('ls')], [dict(text='fine')], on_thought=bad, on_activity=bad)
+    assert a.ask('go')=='fine'
+
+def test_use_adds_up(mk):
+    a = mk([dict(usage=dict(input=10, output=2)), call('ls')], [dict(usage=dict(input=20, output=3)), dict(text='x')], [dict(usage=dict(input=5, output=1)), dict(text='y')])
+    a.ask('a')
+    assert (a.turn_use['input'], a.turn_use['output'])==(30, 5)
+    a.ask('b')
+    assert (a.turn_use['input'], a.use['input'], a.use['output'])==(5, 35, 6)
+
+def test_too_many_requests_end_as_max_turn_requests(mk):
+    a = mk(*[[call('ls', f't{i}')] for i in range(5)], [dict(text='B')], max_steps=3)
+    a.ask('go')
+    assert a.stop_reason=='max_turn_requests' and len(a.provider.reqs)==3 and len(results_of(a))==3
+    legal(a.history)
+
+def test_a_refusal_leaves_the_history_as_it_was_before_the_prompt(mk):
+    a = mk([dict(text='A')], [call('ls')], [dict(text='I will not.'), dict(stop='refusal')], [dict(stop='refusal')], [dict(text='B')])
+    a.ask('one')
+    assert a.ask('two').endswith('I will not.') and a.stop_reason=='refusal' and len(a.history)==2
+    assert a.ask('three')!='' and a.stop_reason=='refusal' and len(a.history)==2
+    next_works(a)
+
+def test_a_model_that_says_nothing_is_asked_once_then_the_person_is_told(mk):
+    a = mk([], [dict(text='Yes.')], [], [dict(text='  \n')], [dict(text='B')])
+    assert a.ask('one')=='Yes.' and len(a.provider.reqs)==2
+    assert 'no answer' in a.ask('two') and a.stop_reason=='end_turn' and len(a.provider.reqs)==4
+    next_works(a)
+
+def test_a_pause_goes_on(mk):
+    a = mk([dict(text='Searching. '), dict(stop='pause')], [dict(text='Found.')])
+    assert a.ask('go')=='Searching. \n\nFound.' and a.stop_reason=='end_turn'
+
+# ---- calls
+
+def test_C040_call_ids_are_unique_over_the_session(mk):
+    rows = []
+    a = mk([call('view_file', 'call_0', path='a'), call('view_file', 'call_0', path='b')], [call('view_file', 'call_0', path='c')], [dict(text='ok')],
+        [call('view_file', 'call_0', path='a')], [dict(text='B')], files=dict(a='AA', b='BB', c='CC'), on_activity=lambda r: rows.append(r.id))
+    a.ask('q')
+    assert len(set(rows))==3
+    rs = results_of(a)
+    assert [('AA' in r['text'], 'BB' in r['text'], 'CC' in r['text']) for r in rs]==[(True,False,False), (False,True,False), (False,False,True)]
+    next_works(a)
+    assert len(set(rows))==4
+
+def test_C118_a_tool_without_arguments_runs(mk):
+    a = mk([dict(tool='ls', id='t1')], [dict(tool='ls', id='t2', args='{}')], [dict(text='B')], files=dict(a='x'))
+    next_works(a)
+    assert all(r['ok'] and 'a' in r['text'] for r in results_of(a))
+    assert [c['args'] for m in a.history for c in calls(m)]==[{}, {}]
+
+@pytest.mark.parametrize('args', ['{"path": "a", "text": tru', '[1]', 'null', '"x"', '{"path": 1'])
+def test_C124_arguments_that_are_no_object_never_run(mk, tmp_path, args):
+    a = mk([dict(tool='create_file', id='t1', args=args)], [dict(text='B')])
+    next_works(a)
+    r, = results_of(a)
+    assert not r['ok'] and r['text'].startswith('ERROR: ') and not list(tmp_path.iterdir())
+    assert calls(a.history[1])[0]['args']=={}
+
+def test_unknown_tools_and_wrong_arguments_are_told_to_the_model(mk):
+    a = mk([call('view_flie', 't1', path='a'), call('view_file', 't2', pth='a')], [dict(text='B')], files=dict(a='x'))
+    next_works(a)
+    one,two = (r['text'] for r in results_of(a))
+    assert 'view_file' in one and "'path' is missing" in two and one.startswith('ERROR: ') and two.startswith('ERROR: ')
+
+@pytest.mark.parametrize('args', [dict(path='a.txt', text='whole'), '{"path":"a.txt","text":"half of th'])
+def test_C125_a_call_cut_by_the_output_limit_is_never_run(mk, tmp_path, args):
+    cut = [dict(text='writing'), dict(tool='create_file', id='toolu_1', args=args), dict(stop='length')]
+    a = mk(*[cut]*4)
+    a.ask('write')
+    assert a.stop_reason=='max_tokens' and len(a.provider.reqs)==3 and not (tmp_path/'a.txt').exists()
+    assert len(results_of(a))==3 and all('output limit' in r['text'] and not r['ok'] for r in results_of(a))
+    legal(a.history)
+
+def test_a_call_cut_once_can_be_made_good(mk, tmp_path):
+    a = mk([call('create_file', path='a.txt', text='half'), dict(stop='length')], [call('create_file', path='a.txt', text='whole')], [dict(text='B')])
+    next_works(a)
+    assert (tmp_path/'a.txt').read_text()=='whole'
+
+def test_text_cut_by_the_output_limit_is_kept_and_ends_as_max_tokens(mk):
+    a = mk([dict(text='The long'), dict(stop='length')], [dict(text='B')])
+    assert a.ask('go')=='The long' and a.stop_reason=='max_tokens' and text_of(a.history[-1])=='The long'
+    next_works(a)
+
+def test_calls_run_one_after_the_other_in_order(mk, tmp_path):
+    a = mk([call('run_shell', f't{i}', command=f'sleep 0.0{3-i}; echo {i} >> log') for i in range(3)], [dict(text='B')])
+    next_works(a)
+    assert (tmp_path/'log').read_text().split()==['0','1','2'] and [r['id'] for r in results_of(a)]==['t0','t1','t2']
+
+def test_a_tool_that_breaks_does_not_break_the_turn(mk):
+    def broken(): "Breaks"; return 1/0
+    a = mk([call('broken')], [dict(text='B')], tools=dict(broken=Tool(broken, 'tool')))
+    next_works(a)
+    assert 'ZeroDivisionError' in results_of(a)[0]['text']
+
+def test_a_refused_call_is_told_apart_from_a_cancelled_one(mk, tmp_path):
+    a = mk([call('create_file', path='a.txt', text='x')], [dict(text='B')], mode='ask')
+    a.approvals.listen(lambda ask: a.approvals.answer(ask.id, False, note='use b.txt'))
+    next_works(a)
+    r, = results_of(a)
+    assert not r['ok'] and 'use b.txt' in r['text'] and 'cancel' not in r['text'] and not (tmp_path/'a.txt').exists()
+
+# ---- cancel at each step
+
+def test_cancel_of_a_silent_model(mk):
+    a = mk([dict(sleep=30)], [dict(text='B')])
+    assert cancelled(a, lambda: a.provider.reqs)==''
+    next_works(a)
+
+def test_C035_cancel_in_mid_stream_keeps_what_was_said_and_drops_what_comes_late(mk):
+    a,out = mk([dict(text='A1'), dict(think='half a thought'), call('ls'), dict(sleep=1), dict(text='A2-late')], [dict(text='B')]),[]
+    for c in a.stream('go'): out.append(c); a.cancel()
+    assert out==['A1'] and a.stop_reason=='cancelled'
+    assert a.history[1:]==[assistant([dict(type='text', text='A1')], 'cancelled')]
+    next_works(a)
+    time.sleep(1.1)
+    assert 'late' not in str(a.history)
+
+def test_C034_cancel_kills_a_command_and_its_grandchildren(mk, tmp_path):
+    cmd = "echo $$ > pid; (sleep 2; echo late > late) & (trap '' TERM; sleep 2; echo late2 > late2) & wait"
+    a = mk([call('run_shell', command=cmd)], [dict(text='B')])
+    cancelled(a, (tmp_path/'pid').exists)
+    next_works(a)
+    assert a.activity.rows()[0].state=='failed'
+    time.sleep(2.3)
+    assert not (tmp_path/'late').exists() and not (tmp_path/'late2').exists()
+
+def test_C127_cancel_leaves_no_open_call(mk, tmp_path):
+    a = mk([dict(text='a'), call('run_shell', 't1', command='touch began; sleep 30'), call('view_file', 't2', path='x')], [dict(text='B')])
+    assert cancelled(a, (tmp_path/'began').exists)=='a'
+    one,two = results_of(a)
+    assert not one['ok'] and 'cancelled' in one['text'] and two['text']=='ERROR: not run: the person cancelled'
+    next_works(a)
+    sent = a.provider.reqs[-1].history
+    assert [m['role'] for m in sent]==['user','assistant','tool','user'] and [p['type'] for p in sent[1]['content']]==['text','call','call']
+
+def test_C128_cancel_after_the_first_of_three_calls(mk, tmp_path):
+    a = mk([call('view_file', 't1', path='a'), call('run_shell', 't2', command='touch ran'), call('view_file', 't3', path='a')], [dict(text='B')],
+        mode='ask', files=dict(a='AA'))
+    a.approvals.listen(lambda ask: None)
+    cancelled(a, lambda: a.approvals.waiting)
+    one,two,three = results_of(a)
+    assert one['ok'] and 'AA' in one['text'] and not two['ok'] and not three['ok']
+    assert 'cancelled' in two['text'] and 'cancelled' in three['text'] and not (tmp_path/'ran').exists() and not a.approvals.waiting
+    next_works(a)
+
+def test_C136_cancel_in_a_retry_sleep(mk):
+    a,seen = mk([dict(http=429, headers={'retry-after':'20'})], [dict(text='B')]),[]
+    a.on_thought = lambda s, mid: seen.append(s)
+    assert cancelled(a, lambda: seen)==''
+    next_works(a)
+    assert '429' in seen[0] and 'Asking again in' in seen[0]
+
+def test_an_iterator_that_is_dropped_ends_the_turn(mk):
+    a = mk([dict(text='A'), dict(sleep=30)], [dict(text='B')])
+    it = a.stream('go')
+    assert next(it)=='A' and a.busy
+    it.close()
+    assert not a.busy and a.stop_reason=='cancelled'
+    it = a.stream('never asked for')
+    del it
+    assert not a.busy
+    a.provider.at = 1
+    next_works(a)
+
+def test_a_turn_that_cannot_be_stopped_is_left_behind(mk):
+    stuck,go,said = threading.Event(),threading.Event(),[]
+    def hang(): "Hangs"; stuck.set(); go.wait(20); return 'late'
+    a = mk([call('hang')], [dict(text='B')], [dict(text='C')], tools=dict(hang=Tool(hang, 'tool')))
+    th = daemon(lambda: said.extend(a.stream('go')))
+    assert stuck.wait(5)
+    a.cancel()
+    next_works(a)
+    was = list(a.history)
+    go.set(); th.join(5)
+    assert not th.is_alive() and said==[] and a.history==was and 'late' not in str(was) and a.stop_reason=='end_turn' and not a.busy
+
+# ---- one at a time
+
+def test_C037_a_second_prompt_while_one_runs_is_refused(mk):
+    a = mk([dict(text='A1'), dict(sleep=.2), dict(text='A2')], [dict(text='B')])
+    it = a.stream('one')
+    with pytest.raises(Err, match='already running') as e: a.stream('two')
+    assert e.value.data['code']=='busy' and list(it)==['A1','A2']
+    next_works(a)
+    assert [text_of(m) for m in a.history]==['one', 'A1A2', 'and now?', 'B']
+
+def test_C035_the_next_turn_starts_after_the_cancelled_one_is_cleaned_up(mk, tmp_path):
+    a = mk([call('run_shell', command="trap '' TERM; touch began; sleep 30")], [dict(text='B')])
+    th = daemon(lambda: list(a.stream('go')))
+    until((tmp_path/'began').exists)
+    a.cancel()
+    next_works(a)
+    assert not th.is_alive() or th.join(1) is None
+    assert len(results_of(a))==1 and 'cancelled' in results_of(a)[0]['text']
+
+# ---- failures
+
+def test_C041_a_failed_turn_is_an_error_and_the_session_goes_on(mk):
+    body = '{"error":{"message":"insufficient balance for key sk-abc123456789 '+'é'*5000+'\\nsecond line"}}'
+    a = mk([dict(http=403, body=body)], [dict(text='B')])
+    with pytest.raises(TurnFailed) as e: a.ask('q')
+    msg = str(e.value)
+    assert 'insufficient balance' in msg and 'sk-abc' not in msg and len(msg.encode())<=2048 and '\n' not in msg
+    assert e.value.data['code']=='turn_failed' and e.value.data['kind']=='quota' and e.value.data['status']==403 and a.stop_reason is None and not a.busy
+    next_works(a)
+
+def test_C133_an_answer_that_breaks_off_is_kept_and_told(mk):
+    a = mk([dict(text='half an ans'), call('ls'), dict(http=500)], [dict(text='B')])
+    out = []
+    with pytest.raises(TurnFailed, match='go on') as e: out.extend(a.stream('q'))
+    assert e.value.data['kind']=='cut' and e.value.data['retryable']
+    assert a.history[1:]==[assistant([dict(type='text', text='half an ans')], 'cut')]
+    next_works(a)
+
+def test_a_model_without_an_end_is_a_cut_and_never_a_success(tmp_path):
+    class Endless:
+        def stream(self, history, **kw): yield 'text','half'
+    t,out = Turn(Endless(), [user('q')]),[]
+    with pytest.raises(TurnFailed) as e:
+        for c in t.run(): out.append(c)
+    assert out==['half'] and e.value.data['kind']=='cut' and t.history[-1]['stop']=='cut'
+
+def test_transient_failures_are_retried_under_a_new_message_id(mk, monkeypatch):
+    monkeypatch.setattr('ramabana_acp.models.provider.pause', lambda n, after=None: .01)
+    seen = []
+    a = mk([dict(http=529)], [dict(http=503)], [dict(text='B')], on_thought=lambda s, mid: seen.append((s, mid)))
+    next_works(a)
+    assert len(seen)==2 and len({m for _,m in seen})==2
+
+def test_C137_what_was_too_long_is_cut_down_and_the_next_prompt_works(mk):
+    a = mk([call('run_shell', command='yes | head -c 25000')], [dict(http=400, body='prompt is too long: 214676 tokens > 200000 maximum')], [dict(text='B')])
+    with pytest.raises(TurnFailed, match='too long') as e: a.ask('a')
+    assert e.value.data['kind']=='context_overflow' and len(results_of(a)[0]['text'])<5000
+    next_works(a)
+
+def test_media_that_the_server_refused_are_not_sent_again(mk):
+    a = mk([dict(http=400, body='{"error":{"message":"Could not process image"}}')], [dict(text='B')])
+    png = b'\x89PNG\r\n\x1a\nbroken'
+    with pytest.raises(TurnFailed, match='Could not process image'): list(a.stream('look', [png]))
+    next_works(a)
+    sent = a.provider.reqs[-1].history
+    assert all(p['type']=='text' for m in sent for p in m['content']) and 'image/png left out' in str(sent) and 'look' in str(sent)
+
+def test_a_fault_of_ours_is_an_error_without_a_traceback(mk, capsys):
+    class Broken(Provider):
+        def stream(self, *a, **kw): raise KeyError('boom sk-abc123456789')
+    a = mk([])
+    a._provider = Broken(a.model)
+    with pytest.raises(TurnFailed) as e: a.ask('q')
+    assert e.value.data['kind']=='internal' and 'Traceback' not in str(e.value) and 'sk-abc' not in str(e.value) and not a.busy
+    assert 'a turn failed' in capsys.readouterr().err
+
+# ---- Agent
+
+def test_an_agent_without_key_is_made_and_says_what_is_missing(tmp_path, monkeypatch):
+    for k in list(os.environ):
+        if k.endswith('_API_KEY') or k.startswith('XDG_'): monkeypatch.delenv(k)
+    monkeypatch.setenv('HOME', str(tmp_path/'home'))
+    a = Agent(WorkspaceHost([tmp_path]), approvals=Approvals())
+    with pytest.raises(TurnFailed, match='ANTHROPIC_API_KEY') as e: a.ask('hi')
+    assert e.value.data['kind']=='auth.missing' and not list(tmp_path.iterdir())
+
+def test_an_agent_costs_little_to_make(tmp_path):
+    host = WorkspaceHost([tmp_path])
+    Agent(host)
+    began = time.perf_counter()
+    for _ in range(20): Agent(host, model='demo', approvals=Approvals(host=host))
+    assert (time.perf_counter()-began)/20<.01
+
+def test_an_unknown_model_is_said_when_the_agent_is_made(tmp_path):
+    with pytest.raises(Err, match='nosuch'): Agent(WorkspaceHost([tmp_path]), model='nosuch/model')
+
+def test_an_unknown_option_is_an_error(tmp_path):
+    with pytest.raises(TypeError): Agent(WorkspaceHost([tmp_path]), nonsense=1)
+
+def test_hooks_can_be_set_later(mk):
+    acts,plans = [],[]
+    a = mk([call('ls'), call('set_plan', 't2', items=['one','two'])], [dict(text='B')])
+    a.on_activity,a.on_plan = acts.append,plans.append
+    next_works(a)
+    assert {r.tool for r in acts}>={'ls'} and plans[-1].items[0]['text']=='one'
+
+def test_the_beginning_of_a_request_keeps_its_bytes_and_the_list_of_tools(mk):
+    a = mk([dict(text='A')], [dict(text='B')], [dict(text='B')])
+    a._sp = None
+    a.ask('one'); next_works(a)
+    one,two = list(a.provider.reqs)[:2]
+    assert one.system==two.system and one.tools==two.tools and one.history==two.history[:len(one.history)]
+
+def test_stream_with_takes_one_image_or_many(mk):
+    png = b'\x89PNG\r\n\x1a\n'
+    a = mk([dict(text='A')], [dict(text='B')], [dict(text='C')])
+    for image in (png, [png], None): list(a.stream_with('look', image))
+    assert [len(m['content']) for m in a.history if m['role']=='user']==[2, 2, 1]
+
+def test_commands_are_answered_without_the_model(mk):
+    a = mk()
+    assert all(f"/{c['name']}" in a.command('/help') for c in a.commands())
+    assert 'view_file' in a.command('/tools') and a.command('/nosuch') is None and not a.provider.reqs
+
+def test_close_stops_what_runs(mk):
+    a = mk([dict(sleep=30)])
+    later(.2, a.close)
+    began = time.monotonic()
+    assert list(a.stream('go'))==[] and a.stop_reason=='cancelled' and time.monotonic()-began<1.2
+
+def test_turn_200_costs_what_turn_2_costs(mk):
+    a,took = mk(*[[dict(text='x')] for _ in range(201)]),[]
+    for _ in range(201):
+        began = time.perf_counter()
+        a.ask('q')
+        took.append(time.perf_counter()-began)
+    assert sorted(took[150:200])[25]<max(1.5*sorted(took[1:51])[25], .005)

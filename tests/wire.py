@@ -1,0 +1,356 @@
+"""What the wire tests stand on: an agent's process with a fake editor and a fake model, and a check of every line it writes.
+
+`agent(…)` starts a process of its own; `full` and `bare` are fixtures that share one process among tests, each test with sessions of its own.
+Whatever a test looks at, all that the agent wrote is held against the schema and the rules of the protocol when the test ends.
+"""
+import json, os, re, shutil, signal, sys, tempfile, threading, time
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+import psutil, pytest
+from jsonschema import Draft202012Validator
+from ramabana_acp.client import NoAnswer, Remote
+from ramabana_acp.core import InternalError
+from ramabana_acp.testing.editor import Editor, EditorClient, Left
+from ramabana_acp.testing.models import FakeModel
+
+# ---- the schema
+
+SCHEMA = json.loads((Path(__file__).parent/'schema/acp-v1-1.25.0.json').read_text())
+DEFS = SCHEMA['$defs']
+ASKS  = {d['x-method']:k for k,d in DEFS.items() if k.endswith('Request') and d.get('x-side')=='client'}
+TELLS = {d['x-method']:k for k,d in DEFS.items() if k.endswith('Notification') and d.get('x-side') in ('client','protocol')}
+SAYS  = {d['x-method']:k for k,d in DEFS.items() if k.endswith('Response') and d.get('x-side')=='agent'}
+UPDATES = {v['properties']['sessionUpdate']['const']:v['allOf'][0]['$ref'].split('/')[-1] for v in DEFS['SessionUpdate']['oneOf']}
+TURN = {k for k in UPDATES if k.startswith(('agent_','user_','tool_call','plan'))}
+
+@lru_cache(None)
+def validator(name): return Draft202012Validator({'$ref':f'#/$defs/{name}', '$defs':DEFS})
+
+def invalid(name, o):
+    "What the schema's definition `name` says against `o`"
+    es = [f'{name}{"".join(f".{p}" for p in e.absolute_path)}: {e.message[:200]}' for e in validator(name).iter_errors(o)]
+    extra = set(o)-set(DEFS[name].get('properties') or o)-{'_meta'} if isinstance(o, dict) else set()
+    if name in UPDATES.values(): extra -= {'sessionUpdate'}
+    return es+[f'{name}: unknown root key {k}' for k in sorted(extra)]
+
+def _no(s): raise ValueError(f'{s} is no JSON')
+def _once(pairs):
+    if len({k for k,_ in pairs})<len(pairs): raise ValueError('a key twice')
+    return dict(pairs)
+
+def strict(line):
+    "The message in one line of stdout; `ValueError` for what a strict reader would not take"
+    if not line.endswith(b'\n'): raise ValueError('no line end')
+    m = json.loads(line.decode('utf-8'), parse_constant=_no, object_pairs_hook=_once)
+    json.dumps(m, ensure_ascii=False).encode() # half of a surrogate pair
+    if not isinstance(m, dict) or m.get('jsonrpc')!='2.0': raise ValueError('no JSON-RPC 2.0 message')
+    return m
+
+def strings(o):
+    "Every string in `o`"
+    if isinstance(o, str): yield o
+    elif isinstance(o, dict): yield from (s for k,v in o.items() for x in (k,v) for s in strings(x))
+    elif isinstance(o, list): yield from (s for v in o for s in strings(v))
+
+class Checker:
+    "Follows a conversation and writes down what breaks the protocol"
+    def __init__(self): self.sent,self.turns,self.known,self.cards,self.asked,self.faults = {},{},set(),{},set(),[]
+    def bad(self, what, *msgs): self.faults += [('extra' if 'unknown root key' in m else what, m) for m in msgs]
+    def ours(self, m):
+        if not isinstance(m, dict) or 'method' not in m or 'id' not in m or isinstance(m['id'], (dict,list)): return
+        self.sent.setdefault(idkey(m['id']), []).append(m)
+        p = m.get('params')
+        sid = p.get('sessionId') if isinstance(p, dict) else None
+        if m['method'] in ('session/prompt','session/load') and isinstance(sid, str):
+            self.turns.setdefault(sid, []).append(idkey(m['id']))
+            if m['method']=='session/load': self.known.add(sid)
+    def theirs(self, line):
+        try: m = strict(line)
+        except (ValueError, RecursionError) as e: return self.bad('stdout', f'{e}: {line[:200]!r}')
+        if 'method' in m: (self.request if 'id' in m else self.note)(m, m.get('params'))
+        elif ('result' in m) == ('error' in m) or 'id' not in m: self.bad('answer', f'neither request nor response: {line[:200]!r}')
+        else: self.response(m)
+    def response(self, m):
+        if 'error' in m:
+            self.bad('schema', *invalid('Error', m['error']))
+            msg = m['error'].get('message') or ''
+            if not msg.strip() or '\n' in msg: self.bad('message', f'an error message is one line: {msg!r}')
+            if 'Traceback' in json.dumps(m['error']): self.bad('message', f'a traceback on the wire: {m["error"]}')
+        if m['id'] is None: return None if 'error' in m else self.bad('answer', 'a result for nobody')
+        q = self.sent.get(idkey(m['id']))
+        if not q: return self.bad('answer', f'an answer that nobody asked for, or a second one: {json.dumps(m)[:200]}')
+        req = q.pop(0)
+        meth,sid = req['method'],(req.get('params') or {}).get('sessionId') if isinstance(req.get('params'), dict) else None
+        if 'result' in m and meth in SAYS: self.bad('schema', *invalid(SAYS[meth], m['result']))
+        if 'result' in m and meth in ('session/new','session/fork') and isinstance(m['result'], dict): self.known.add(m['result'].get('sessionId'))
+        if idkey(m['id']) in self.turns.get(sid, ()):
+            self.turns[sid].remove(idkey(m['id']))
+            left = [k for (s,k),st in self.cards.items() if s==sid and st not in ('completed','failed')]
+            if left and not self.turns[sid]: self.bad('card', f'cards left open by the answer: {left}')
+    def request(self, m, p):
+        if idkey(m['id']) in self.asked: self.bad('answer', f'the same id for two requests: {m["id"]!r}')
+        self.asked.add(idkey(m['id']))
+        if m['method'] not in ASKS: return None if m['method'].startswith('_') else self.bad('method', f'unknown request {m["method"]}')
+        self.bad('schema', *invalid(ASKS[m['method']], p))
+        if isinstance(p, dict) and p.get('sessionId') not in self.known: self.bad('session', f'{m["method"]} for an unknown session')
+        if m['method']=='session/request_permission':
+            if (p['sessionId'], p['toolCall']['toolCallId']) not in self.cards: self.bad('card', f'a permission for a card that was never shown: {p["toolCall"]["toolCallId"]}')
+            self.paths(p['toolCall'])
+    def note(self, m, p):
+        if m['method'] not in TELLS: return None if m['method'].startswith('_') else self.bad('method', f'unknown notification {m["method"]}')
+        if m['method']!='session/update': self.bad('schema', *invalid(TELLS[m['method']], p))
+        if m['method']!='session/update': return
+        sid,u = p['sessionId'],p['update']
+        kind = u.get('sessionUpdate')
+        if kind not in UPDATES: return self.bad('schema', f'unknown update {kind!r}')
+        self.bad('schema', *invalid(UPDATES[kind], u))
+        if sid not in self.known: self.bad('session', f'{kind} for a session the client has not been told of')
+        if kind in TURN and not self.turns.get(sid): self.bad('order', f'{kind} while no prompt is open: {json.dumps(u)[:200]}')
+        if kind.startswith('tool_call'):
+            id = sid,u['toolCallId']
+            if (kind=='tool_call') == (id in self.cards): self.bad('card', f'{kind} for a card that {"exists" if id in self.cards else "was never shown"}: {id[1]}')
+            was = self.cards.get(id, 'pending')
+            if was in ('completed','failed') and u.get('status') and u['status']!=was: self.bad('card', f'card {id[1]} goes from {was} to {u["status"]}')
+            self.cards[id] = u.get('status') or was
+            self.paths(u)
+    def paths(self, u):
+        ps = [l['path'] for l in u.get('locations') or []]+[c['path'] for c in u.get('content') or [] if c.get('type')=='diff']
+        self.bad('path', *(f'a path that is not absolute: {p}' for p in ps if not os.path.isabs(p)))
+
+def idkey(id): return f'{type(id).__name__}:{id}'
+
+# ---- the model
+
+class Endless:
+    "A script that never runs out: every request is routed"
+    def __init__(self, f): self.f = f
+    def pop(self, i): return self.f
+
+class Models(FakeModel):
+    "One model server for many sessions: a script a folder, which it finds in the system prompt"
+    def __init__(self):
+        super().__init__()
+        self.scripts,self.seen,self.script = {},{},Endless(self.route)
+    def add(self, root, script): self.scripts[str(root)],self.seen[str(root)] = list(script),[]
+    def route(self, body):
+        sys_ = str(body['messages'][0].get('content'))
+        root = max((r for r in self.scripts if r in sys_), key=len, default=None)
+        if root is None: return [dict(http=500, body='the system prompt names no folder of a test')]
+        self.seen[root].append(body)
+        entry = self.scripts[root].pop(0) if self.scripts[root] else [dict(text='(script ended)')]
+        return entry(body) if callable(entry) else entry
+
+# ---- the agent
+
+FULL,BARE = dict(fs=True, terminal=True),dict(fs=False, terminal=False)
+PYTHON = [sys.executable, '-m', 'ramabana_acp']
+
+def clean_env(home, **env):
+    "An environment that holds no key and whose every home is `home`"
+    keep = {k:v for k,v in os.environ.items() if k in ('PATH','LANG','LC_ALL','TERM','USER','LOGNAME','PYTHONPATH','VIRTUAL_ENV','PYTHONDONTWRITEBYTECODE')}
+    xdg = {f'XDG_{k}_HOME':str(home/f'.{k.lower()}') for k in ('CONFIG','STATE','CACHE','DATA')}
+    return {**keep, 'HOME':str(home), 'SHELL':'/bin/sh', **xdg, **{k:str(v) for k,v in env.items()}}
+
+def fill(o, root):
+    "`o` with the folder in place of `$ROOT`"
+    if isinstance(o, str): return o.replace('$ROOT', str(root))
+    if isinstance(o, dict): return {k:fill(v, root) for k,v in o.items()}
+    return [fill(v, root) for v in o] if isinstance(o, list) else o
+
+class Agent(EditorClient):
+    "An agent's process; what it and we say is kept in order, for `verify`"
+    def __init__(self, cmd, home, env=None, models=None, cwd=None, **kw):
+        self.trace,self.check,self.at,self.log_at,self.parts,self.home,self.models,self.n = [],Checker(),0,0,{},home,models,0
+        super().__init__(cmd, home, cwd, env or clean_env(home), **kw)
+        self.on_update = self._update
+    def raw(self, data):
+        for l in data.splitlines():
+            try: self.trace.append(('>', json.loads(l)))
+            except ValueError: pass # a test writes what is no message
+        super().raw(data)
+    def got(self, line):
+        self.trace.append(('<', line))
+        super().got(line)
+    def part(self, sid):
+        "The editor of one session; updates may come before the session's id is known to the test"
+        if sid not in self.parts:
+            ed = Editor(self.home)
+            ed.caps = self.ed.caps
+            self.parts.setdefault(sid, ed)
+        return self.parts[sid]
+    def _update(self, sid, u): self.part(sid).on_update(sid, u)
+    def _answer(self, method, params):
+        try: return self.part(params['sessionId'])(method, params)
+        except Left:
+            self.hang_up()
+            raise NoAnswer() from None
+    def session(self, script=(), files=None, root=None, links=None, new=None, **kw):
+        "A session in a fresh folder with `files`, and `script` for its model"
+        self.n += 1
+        root = Path(root or self.home/f'ws/r{self.n}').resolve()
+        root.mkdir(parents=True, exist_ok=True)
+        for k,v in (files or {}).items():
+            (root/k).parent.mkdir(parents=True, exist_ok=True)
+            (root/k).write_bytes(v if isinstance(v, bytes) else v.encode())
+        if self.models: self.models.add(root, fill(list(script), root))
+        return Session(self, root, new or {}, **kw)
+    def problems(self):
+        "What broke the protocol since the last time, as `(what, message)`"
+        todo,self.at = self.trace[self.at:],len(self.trace)
+        for way,m in todo: (self.check.ours if way=='>' else self.check.theirs)(m)
+        bad,self.check.faults = self.check.faults,[]
+        return bad
+    def verify(self, traceback=False):
+        "Raise `AssertionError` for all that was wrong since the last time"
+        bad = [f'{k}: {m}' for k,m in self.problems()]+self.faults
+        self.faults.clear()
+        log,self.log_at = ''.join(self._log[self.log_at:]),len(self._log)
+        if 'Traceback' in log and not traceback: bad.append(f'a traceback in the log: {log[-3000:]}')
+        assert not bad, '\n'.join(dict.fromkeys(bad))
+    def until_log(self, s, timeout=5): poll(lambda: s in self.stderr, timeout)
+    def children_left(self): return [p for p in psutil.process_iter(["environ"]) if (p.info["environ"] or {}).get("HOME")==str(self.home)]
+    def children(self): return psutil.Process(self.proc.pid).children(recursive=True)
+    def tail(self, n=20): return '\n'.join(('> ' if w=='>' else '< ')+str(m)[:300] for w,m in self.trace[-n:])
+
+class Session:
+    "One session: its folder, its editor, its model"
+    def __init__(self, a, root, new, **kw):
+        self.a,self.root = a,root
+        self.sid = a.new(root, **new)
+        self.result = a.sessions[self.sid]
+        was,self.ed = a.part(self.sid),Editor(root, **kw)
+        self.ed.caps,self.ed.updates,self.ed.asked,self.ed.breaches,self.ed.terminals = was.caps,was.updates,was.asked,was.breaches,was.terminals
+        a.parts[self.sid] = self.ed
+    def start(self, prompt='go'): return self.a.start(self.sid, prompt)
+    def wait(self, id, timeout=20): return self.a.wait(id, timeout)
+    def prompt(self, prompt='go', timeout=20): return self.wait(self.start(prompt), timeout)
+    def stop(self, prompt='go'): return self.prompt(prompt)['stopReason']
+    def cancel(self): self.a.cancel(self.sid)
+    def close(self): return self.a.request('session/close', dict(sessionId=self.sid))
+    def until(self, f, timeout=10): return self.ed.until(f, timeout)
+    def said(self, kind='agent_message_chunk'): return self.ed.said(kind=kind)
+    def path(self, name): return self.root/name
+    def read(self, name): return (self.root/name).read_text() if (self.root/name).exists() else None
+    @property
+    def cards(self): return self.ed.cards()
+    def card(self, i=0): return list(self.cards.values())[i]
+    @property
+    def asks(self): return self.ed.permissions
+    @property
+    def requests(self): return self.a.models.seen[str(self.root)]
+    def heard(self, i=-1):
+        "All the text of one model request after the system prompt"
+        return '\n'.join(strings(self.requests[i]['messages'][1:]))
+    def results(self, i=-1):
+        "The text of each tool result in one model request, in order"
+        return [m['content'] if isinstance(m['content'], str) else '\n'.join(strings(m['content'])) for m in self.requests[i]['messages'] if m['role']=='tool']
+
+def tool(name, id='t1', **args): return dict(tool=name, id=id, args=args)
+def one(name, **args):
+    "A script of one tool call and a last word"
+    return [[tool(name, **args)], [dict(text='ok')]]
+OK = [dict(text='ok')]
+
+def option(kind):
+    "The permission option of one kind among those of a card"
+    return lambda p: next(o['optionId'] for o in p['options'] if o['kind']==kind)
+
+def by_call(**picks):
+    "Answer each card by a word in its title, path or command"
+    return lambda p: next((v for k,v in picks.items() if k in json.dumps(p['toolCall'])), 'reject_once')
+
+def poll(f, timeout=5):
+    "Wait until `f()` is true"
+    end = time.monotonic()+timeout
+    while not (v := f()):
+        if time.monotonic()>end: raise TimeoutError(f'not within {timeout} s')
+        time.sleep(0.01)
+    return v
+
+@contextmanager
+def agent(*args, script=None, env=None, init=True, models=None, cmd=None, rc=0, traceback=False, home=None, **kw):
+    "A process of its own: with a `script`, its model is `scripted/FILE`; with `models`, that server; else what `args` say"
+    tmp = Path(home or tempfile.mkdtemp(prefix='wire-')).resolve()
+    a = None
+    try:
+        extra = {}
+        if script is not None:
+            (tmp/'script.json').write_text(json.dumps(fill(list(script), tmp/'ws/r1')))
+            args = ('--model', f'scripted/{tmp/"script.json"}', *args)
+        if models: args,extra = ('--model', 'openai/fake-model', *args),dict(OPENAI_BASE_URL=f'{models.base}/v1', OPENAI_API_KEY='sk-test-0123456789abcdef')
+        a = Agent([*(cmd or PYTHON), *args], tmp, clean_env(tmp, **{**extra, **(env or {})}), models, **{**FULL, **kw})
+        if init: a.initialize()
+        yield a
+        code = a.close(5)
+        for ed in a.parts.values(): ed.close(strict=not ed.gone and not a.ed.gone)
+        a.verify(traceback)
+        if rc is not None: assert code==rc, f'exit code {code}: {a.stderr[-2000:]}'
+    except BaseException:
+        if a: print(f'--- the last of the conversation\n{a.tail()}\n--- log\n{a.stderr[-2000:]}', file=sys.stderr)
+        raise
+    finally:
+        if a:
+            a.kill(); a.close(0)
+            for ed in a.parts.values(): ed.close(strict=False)
+        shutil.rmtree(tmp, ignore_errors=True)
+
+# ---- processes that tests share
+
+@pytest.fixture(scope='session')
+def models():
+    with Models() as m: yield m
+
+class Shared:
+    "Keeps one process for many tests; a test that fails takes it down with it"
+    def __init__(self, models, **kw): self.models,self.kw,self.cm,self.a = models,kw,None,None
+    def get(self):
+        if self.a is None or self.a.proc.poll() is not None:
+            self.drop()
+            self.cm = agent(models=self.models, **self.kw)
+            self.a = self.cm.__enter__()
+        return self.a
+    def drop(self):
+        if self.cm is None: return
+        cm,self.cm,self.a = self.cm,None,None
+        try: cm.__exit__(None, None, None)
+        except AssertionError: pass # the test that broke it has failed already
+    def lend(self):
+        "For one test: check what it did, and close its sessions"
+        a = self.get()
+        was = set(a.parts)
+        try: yield a
+        except BaseException: self.drop(); raise
+        try:
+            assert a.proc.poll() is None, f'the agent has left: {a.stderr[-2000:]}'
+            for sid in set(a.parts)-was:
+                a.parts[sid].close()
+                if sid in a.sessions:
+                    try: a.request('session/close', dict(sessionId=sid), timeout=10)
+                    except Remote as e: assert e.code==-32002, e # closed by the test
+            a.verify()
+        except BaseException:
+            print(f'--- the last of the conversation\n{a.tail()}\n--- log\n{a.stderr[-2000:]}', file=sys.stderr)
+            self.drop(); raise
+
+@pytest.fixture(scope='session')
+def full_process(models):
+    s = Shared(models, **FULL)
+    yield s
+    s.drop()
+
+@pytest.fixture(scope='session')
+def bare_process(models):
+    s = Shared(models, **BARE)
+    yield s
+    s.drop()
+
+@pytest.fixture
+def full(full_process):
+    "An agent whose editor offers files and terminals"
+    yield from full_process.lend()
+
+@pytest.fixture
+def bare(bare_process):
+    "An agent whose editor offers nothing"
+    yield from bare_process.lend()
