@@ -53,6 +53,7 @@ class TestTotal(unittest.TestCase):
 
     def test_discount(self):
         self.assertEqual(total([60, 40], discount=10), 90)
+        self.assertEqual(total([80], discount=25), 60)
 
 if __name__ == '__main__':
     unittest.main()

@@ -89,7 +89,7 @@ def new_id(prefix='', n=12):
 # %% ../nbs/00_core.ipynb #core-redact
 _secrets = set()
 _keyish = re.compile(r'''\b(?:sk|pk|rk|key|xai|gsk|hf|ghp|gho|github_pat|xox[abp]|AKIA|AIza)[-_A-Za-z0-9]{10,}|(?i:\bbearer\s+)[\w.~+/=-]{8,}'''
-    r'''|(?i:[\w-]*(?:api[_-]?key|secret|token|password|authorization))["']?\s*[=:]\s*["']?(?!\[redacted)[^\s"',;&]{6,}''')
+    r'''|(?i:(?<![\w-])[\w-]{0,64}?(?:api[_-]?key|secret|token|password|authorization))["']?\s*[=:]\s*["']?(?!\[redacted)[^\s"',;&]{6,}''')
 
 def secret(s):
     "Remember `s` as a value that must never leave; returns it stripped"
@@ -181,7 +181,7 @@ def _umask():
     u = os.umask(0o077); os.umask(u)
     return u
 
-# %% ../nbs/00_core.ipynb #1f363dfa
+# %% ../nbs/00_core.ipynb #0840ce47
 def log(msg, **kw):
     "One redacted line on standard error, and in the file that `RAMABANA_LOG` names"
     s = time.strftime('%H:%M:%S ')+redact(one_line(' '.join([msg, *(f'{k}={v}' for k,v in kw.items())]), 2000))+'\n'

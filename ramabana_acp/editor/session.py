@@ -73,10 +73,10 @@ def _plan(self:Session, plan): self.send(up.plan(plan.items))
 def _act(self:Session, act):
     "An activity row was started or changed"
     if not self.speaks(): return
-    new = act.id not in self.seen
-    self.gated[act.id] = act
+    was = getattr(self.gated.get(act.id), 'shown', ())
+    self.send(up.changed(act, was) if act.id in self.seen else up.started(act))
+    self.gated[act.id],act.shown = act,up.content(act)
     self.seen.add(act.id)
-    self.send(up.started(act) if new else up.changed(act))
 
 @patch
 def _terminal(self:Session, act, tid):

@@ -66,12 +66,11 @@ def card(act, **kw):
 # %% ../../nbs/editor/05_updates.ipynb #updates-started
 def started(act): return dict(sessionUpdate='tool_call', **card(act, status=STATE[act.state]))
 
-def changed(act):
-    "The update of a card that is open"
+def changed(act, was=()):
+    "The update of a card that is open and has the content `was`"
     o = dict(sessionUpdate='tool_call_update', toolCallId=act.id, status=STATE[act.state])
-    if c := content(act): o['content'] = c
+    if (c := content(act))!=list(was): o['content'] = c
     if act.done and act.detail: o['rawOutput'] = dict(text=raw(act.detail))
-    if act.done and (locs := [dict(path=str(p), **({'line':l} if l else {})) for p,l in act.locations or ()]): o['locations'] = locs
     return o
 
 # %% ../../nbs/editor/05_updates.ipynb #updates-plan

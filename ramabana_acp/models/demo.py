@@ -177,7 +177,7 @@ def round(self:Job, fails):
     if not cs: raise Stop(f'I have read {_names(p for p,_ in got.values())} and found no small slip that explains `{f.name}` ({f.error}). A real model looks further.')
     for c in cs[:1] if cs[0].sure else cs[:GUESSES]:
         path,src = got[c.module]
-        yield from self.change(c, path, src, f'`{f.name}` says `{f.error}`. '+_reason(c, path), self.mark(3))
+        yield from self.change(c, path, src, f'`{f.name}` says `{f.error}`. '+_reason(c, path, len(cs)-1), self.mark(3))
         out = yield from self.run('', self.mark(4))
         if len(failures(out))<len(fails): self.made.append((path, c)); return out
         back = c._replace(old=c.new, new=c.old)
@@ -186,10 +186,11 @@ def round(self:Job, fails):
 
 def _names(xs): return ', '.join(f'`{x}`' for x in xs)
 
-def _reason(c, path):
-    "Why repair `c` is tried"
+def _reason(c, path, more):
+    "Why repair `c` is tried, with `more` others at hand"
     was,now = c.old.strip(),c.new.strip()
-    if c.sure: return f'With `{now}` instead of `{was}` in `{path}`, line {c.line}, the tests come out right, and no smaller change does that.'
+    also = f' So they would with {more} other small change{"s"*(more>1)}; this is the likeliest slip.' if more else ''
+    if c.sure: return f'With `{now}` instead of `{was}` in `{path}`, line {c.line}, the tests come out right.{also}'
     return f'I cannot work this code out without running it; my guess is `{now}` instead of `{was}` in `{path}`, line {c.line}.'
 
 # %% ../../nbs/models/08_demo.ipynb #demo-mend
@@ -200,7 +201,7 @@ def work(self:Job, fix):
     if not r.ok: raise Stop(f'I could not look for tests: {why(r)}')
     self.paths = [l for l in r.text.split('\n') if l.endswith('.py')]
     if not any(map(is_test, self.paths)): raise Stop('There are no tests here that Python\'s `unittest` would find (`test*.py`), and tests are all that this demo understands of code.')
-    out = yield from self.run(f'There {_names(p for p in self.paths if is_test(p))} test the project. I run them.', self.mark(1))
+    out = yield from self.run(f'The tests are in {_names(p for p in self.paths if is_test(p))}. I run them.', self.mark(1))
     n,first = ran(out),failures(out)
     if not n: raise Stop('Python\'s `unittest` found no tests in the files it ran.')
     fails = first

@@ -45,7 +45,7 @@ class ScriptedProvider(Provider):
     ):
         script = spec if isinstance(spec, list) else None
         super().__init__(spec if isinstance(spec, ModelSpec) else ModelSpec('scripted', 'scripted', 'scripted', api='scripted'), cfg)
-        self.script,self.root,self.at,self.reqs = script,root,0,deque(maxlen=100)
+        self.script,self.root,self.at,self.reqs = script,root,0,deque(maxlen=8)
 
 @patch
 def entry(self:ScriptedProvider):

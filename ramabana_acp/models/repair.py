@@ -19,6 +19,7 @@ _swap = {'<':('<=','>'), '<=':('<','>='), '>':('>=','<'), '>=':('>','<='), '==':
 _pairs = '''and or, True False, min max, any all, lower upper, startswith endswith, lstrip rstrip, append extend, floor ceil, find rfind,
     keys values, break continue'''
 _swap |= {x:(y,) for a,b in map(str.split, _pairs.split(',')) for x,y in ((a,b),(b,a))}
+_swap |= dict(min=('max','sum'), max=('min','sum'), sum=('max','min','len'), len=('sum',))
 
 def _toks(line):
     "The tokens of one line of code; a line that stops in the middle gives those before"
@@ -92,12 +93,13 @@ def suspects(files, test, failing):
     tests = [f for f in fns(files[test]) if f.name in {n for _,n in failing}]
     todo,res,first = _called(*tests),[],_called(*(c for t in tests for c in _checks(t)))
     for _ in range(3):
-        hit = lambda s,f: f.name in todo or f.name=='__init__' and todo&_classes(s, f)
-        new = [(m,f) for m,s in files.items() if m!=test for f in fns(s) if hit(s, f) and (m,f) not in res]
+        new = [(m,f) for m,s in files.items() if m!=test for f in fns(s) if _hit(s, f, todo) and (m,f) not in res]
         res,todo = res+sorted(new, key=lambda o: o[1].name not in first),_called(*(f for _,f in new))
     return res
 
-def _classes(src, f): return {c.name for c in ast.walk(parse(src)) if isinstance(c, ast.ClassDef) and f in c.body}
+def _hit(src, f, names):
+    "Is function node `f` of `src` called by one of `names`? A class's name calls its `__init__`"
+    return f.name in names or f.name=='__init__' and any(isinstance(c, ast.ClassDef) and c.name in names and f in c.body for c in ast.walk(parse(src)))
 
 # %% ../../nbs/models/07_repair.ipynb #repair-candidates
 Repair = namedtuple('Repair', 'module line old new sure')
@@ -142,16 +144,16 @@ def _parses(src):
 
 # %% ../../nbs/models/07_repair.ipynb #repair-repairs
 def repairs(files, test, failing, got='', want=''):
-    "Repairs for the `failing` (class, name) tests in module `test`: the sure ones first, then guesses"
+    "Repairs for the `failing` (class, name) tests in module `test`: sure ones, or guesses if the code cannot be followed"
     files = {k:v for k,v in files.items() if _parses(v)}
     if test not in files: return []
     was = judge(files, test)
     can = {t for t in failing if was.get(t) is False}
-    sure,open_ = [],[]
+    sure,guesses = [],[]
     for c in candidates(files, test, failing, got, want):
         now = judge(patched(files, c), test) if can else {}
         if any(was[t] is True and now[t] is not True for t in now): continue
         n = sum(now[t] is True for t in can)
         if n: sure.append((n, c._replace(sure=True)))
-        elif not can or any(now[t] is None for t in can): open_.append(c)
-    return [c for _,c in sorted(sure, key=lambda o: -o[0])]+open_
+        elif not can: guesses.append(c)
+    return [c for _,c in sorted(sure, key=lambda o: -o[0])]+guesses

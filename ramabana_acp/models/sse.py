@@ -72,7 +72,7 @@ def _last(events):
 async def post(client, path, body):
     "Send `body` through an SDK's `client` and return the response, of which nothing was read yet"
     import httpx2
-    return await client.post(path, content=jdumps(body).encode(), cast_to=httpx2.Response, stream=True)
+    return await client.post(path, content=jdumps(body).encode(), cast_to=httpx2.Response, stream=True, options=dict(follow_redirects=False))
 
 # %% ../../nbs/models/02b_sse.ipynb #sse-pump
 async def pump(resp, reply, emit, grace=2):

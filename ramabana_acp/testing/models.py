@@ -190,7 +190,7 @@ def cut(self:_Out, how):
     time.sleep(.05)
     if how!='fin': self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
     self.h.close_connection = True
-    self.h.finish_cut()
+    self.h.rfile.close(); self.sock.close()
 
 @patch
 def start(self:_Out, status, headers, length=None):
@@ -230,7 +230,6 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version,disable_nagle_algorithm = 'HTTP/1.1',True
     def log_message(self, *_): "Standard error belongs to the test"
-    def finish_cut(self): self.rfile.close(); self.wfile.close(); self.connection.close()
     def say(self, status, o, **headers):
         b = o.encode() if isinstance(o, str) else jdumps(o).encode()
         out = _Out(self, self.fake._stop)

@@ -28,7 +28,7 @@ def near(host, p):
     try: here = {n.lower():p.parent/n for n in sorted(os.listdir(p.parent))}
     except OSError: here = {}
     found = [here[k] for k in get_close_matches(p.name.lower(), here, 3, .65)]
-    found += [q for q in islice(host.walk(), 20_000) if q.name==p.name and q not in found]
+    found += [q for q in islice(host.walk(), 4000) if q.name==p.name and q not in found]
     return f" Did you mean {' or '.join(host.rel(q) for q in found[:3])}?" if found else ''
 
 # %% ../../nbs/tools/01_files.ipynb #files-text
@@ -46,7 +46,8 @@ LINES,WIDTH,BYTES = 2000,2000,50_000
 def page(text, start=1, end=None):
     "Lines `start` to `end` of `text`, numbered, as far as one answer goes; raises `ToolError` for numbers that name no lines"
     n = n_lines(text)
-    if start<1 or end is not None and end<start: raise ToolError(f'no such lines: start={start}, end={end}. Lines count from 1, and the file has {n}')
+    if start<1 or end is not None and end<start:
+        raise ToolError(f'no such lines: start={start}, end={end}. Lines count from 1, and the file has {n}')
     if start>max(n, 1): raise ToolError(f'start={start} is past the end: the file has {n} lines')
     if not n: return '[the file is empty: 0 lines]'
     rows,size = [],0
@@ -103,7 +104,7 @@ def plan_edit(self:Files, path, old=None, new=None, all=False, edits=()):
 def told(self:Files, c):
     "What to tell of the host's `Change` `c`: the diff to what is really stored"
     diff = unified(self.host.rel(c.path), c.old, c.stored) or 'The file is as it was before.\n'
-    if c.stored!=c.new: return f'The stored text differs from what was written (format on save?). This is the change as it is stored:\n{diff}'
+    if c.stored!=c.new: return f'The stored text differs from what was written (format on save?). This is the change as stored:\n{diff}'
     return diff if c.old is not None else f'Created {self.host.rel(c.path)} ({n_lines(c.new)} line{"s"*(n_lines(c.new)!=1)})'
 
 # %% ../../nbs/tools/01_files.ipynb #files-edit-file
@@ -116,8 +117,9 @@ def edit_file(self:Files,
     edits:list[dict]=(), # Several changes of this file at once, each {"old": text, "new": text}; all are made or none
 ):
     """Replace text in a file. Only the named text changes; encoding and line ends stay. The answer is the diff of what is then stored."""
-    p,_ = self.text(path)
-    return self.told(self.host.update(p, lambda was: self.edited(p, was, old, new, all, edits)))
+    p = self.host.check(path)
+    try: return self.told(self.host.update(p, lambda was: self.edited(p, was, old, new, all, edits)))
+    except Missing as e: raise Missing(f'{e}.{near(self.host, p)}') from None
 
 # %% ../../nbs/tools/01_files.ipynb #files-create-file
 @patch
@@ -134,8 +136,8 @@ def create_file(self:Files,
     path:str, # The new file, absolute or relative to the first open folder; missing folders are made
     text:str, # The whole text of the file
 ):
-    """Write a new file. A file that exists is replaced only if you have read it and it has not changed since; to change a part of a file, use
-    edit_file."""
+    """Write a new file. A file that exists is replaced only if you have read it and it has not changed since; to change a part of
+    a file, use edit_file."""
     return self.told(self.host.create(path, text))
 
 # %% ../../nbs/tools/01_files.ipynb #files-add-root
@@ -159,5 +161,5 @@ def add_root(self:Files,
 def file_tools(host):
     "The file tools of `host`"
     f = Files(host)
-    return [Tool(f.view_file, 'view'), Tool(f.edit_file, 'edit', True, dry=f.plan_edit), Tool(f.create_file, 'edit', True, dry=f.plan_create),
-        Tool(f.add_root, 'ask', True, dry=f.plan_root)]
+    return [Tool(f.view_file, 'view'), Tool(f.edit_file, 'edit', True, dry=f.plan_edit),
+        Tool(f.create_file, 'edit', True, dry=f.plan_create), Tool(f.add_root, 'ask', True, dry=f.plan_root)]

@@ -21,10 +21,10 @@ class PlanTools:
 # %% ../../nbs/tools/05_plan.ipynb #plan-set-plan
 @patch
 def set_plan(self:PlanTools,
-    items:list[dict|str], # The steps in order, each {"text": what, "status": "pending", "active", "done" or "cancelled"}; a text alone is pending
+    items:list[dict|str], # The steps in order, each {"text", "status": pending, active, done or cancelled}; a text alone is pending
 ):
-    """Write the checklist that the person sees, or replace it. Use it for work of several steps, with one step active at a time. An empty list
-    clears it. The answer is the list with the ids for update_todo."""
+    """Write the checklist that the person sees, or replace it. Use it for work of several steps, with one step active at a time.
+    An empty list clears it. The answer is the list with the ids for update_todo."""
     self.plan.set(items)
     return self.told()
 

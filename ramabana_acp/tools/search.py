@@ -79,6 +79,7 @@ def find(self:Search,
     path:str='.', # The folder to search, absolute or relative to the first open folder
 ):
     """Find files by name. The answer lists their paths, at most 100; ignored files are left out."""
+    if not pattern.strip(): raise ToolError('pattern must not be empty')
     fs,how = self.below(path, pattern),''
     if not fs and not re.search(r'[*?\[]', pattern):
         fs = self.below(path, f'*{pattern.strip("/")}*')
@@ -90,26 +91,35 @@ def find(self:Search,
 # %% ../../nbs/tools/03_search.ipynb #search-many
 def many(n, one, more=None): "`n` things in words"; return f"{n:,} {one if n==1 else more or one+'s'}"
 
+# %% ../../nbs/tools/03_search.ipynb #search-lines
+@patch
+def lines(self:Search, fs, pattern, ignore_case, texts=()):
+    "What `search_lines` finds in the files `fs`, and in how many matching files it may not be shown"
+    h = self.host
+    go = lambda fs: search_lines([(str(f), str(f), *texts) for f in fs], pattern, ignore_case, HITS, tok=h.tok)
+    r = go(fs)
+    held = [] if texts else [n for n in dict.fromkeys(r[0] for r in r['rows']) if h.credential(n)]
+    return (go([f for f in fs if not h.credential(f)]) if held else r), len(held)
+
 # %% ../../nbs/tools/03_search.ipynb #search-grep-tool
 @patch
 def grep(self:Search,
-    pattern:str, # Regular expression (Python), matched within single lines; plain text works too
+    pattern:str, # Regular expression (Python) or plain text, looked for within single lines
     path:str='.', # File or folder, absolute or relative to the first open folder
     glob:str='', # Only files that match, such as *.py
     ignore_case:bool=False, # Match upper and lower case alike
 ):
     """Search the lines of files. The answer gives path:line: text for at most 100 matches; ignored and binary files are left out."""
     if not pattern: raise ToolError('pattern must not be empty')
-    host,one = self.host,not self.place(path).is_dir()
+    p = self.place(path)
     fs = self.below(path, glob)
-    ok = fs if one else [f for f in fs if not host.credential(f)]
-    r = search_lines([(host.rel(f), str(f), *([host.load(f).text] if one else [])) for f in ok], pattern, ignore_case, HITS, tok=host.tok)
-    out = [f'{n}:{i}: {visible(l)}' for n,i,l in r['rows']]
-    notes = [many(len(out), 'match', 'matches') if out else f"no match in {many(len(ok), 'file')}"]
-    if r['literal']: notes.append('taken as plain text')
+    r,held = self.lines(fs, pattern, ignore_case, () if p.is_dir() else (self.host.load(p).text,))
+    out = [f'{self.host.rel(n)}:{i}: {visible(l)}' for n,i,l in r['rows']]
+    notes = [many(len(out), 'match', 'matches') if out else f"no match in {many(len(fs), 'file')}"]
+    if r['plain']: notes.append('taken as plain text')
     if r['more']: notes.append('there are more: narrow the pattern, the path or the glob')
     if r['late']: notes.append('stopped after 30 seconds, not everything was searched')
-    if len(ok)<len(fs): notes.append(f"left out, as they hold credentials: {many(len(fs)-len(ok), 'file')}")
+    if held: notes.append(f"not shown: matches in {many(held, 'file')} with credentials")
     return '\n'.join(out+[f"[{'; '.join(notes)}]"])
 
 # %% ../../nbs/tools/03_search.ipynb #search-search-tools

@@ -47,8 +47,8 @@ def run_shell(self:Shell,
     cwd:str=None, # Folder to run in, absolute or relative to the first open folder; without it, the first open folder
     timeout:int=120, # Seconds after which the command and all that it started are killed, at most 3600
 ):
-    """Run a shell command and wait for its end. Nobody can type into it, and processes it leaves in the background end with it. The answer is
-    its output, errors included, and how it ended if not with exit code 0."""
+    """Run a shell command and wait for its end. Nobody can type into it, and processes it leaves in the background end with it.
+    The answer is its output, errors included, and how it ended if not with exit code 0."""
     self.plan_run(command, cwd, timeout)
     t0 = time.monotonic()
     code,text = self.host.run_cmd(command, cwd, timeout)

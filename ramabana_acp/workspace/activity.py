@@ -88,7 +88,8 @@ def line(self:Act):
 def dict(self:Act):
     "The row as plain data, long texts clipped"
     args = {k:clip(v, 2000) if isinstance(v, str) else v for k,v in self.args.items()}
-    return {k:getattr(self, k) for k in 'id tool kind title state ok secs started ask_id'.split()} | {'args':args, 'detail':clip(self.detail, 4000)}
+    keys = 'id tool kind title state ok secs started ask_id'.split()
+    return {k:getattr(self, k) for k in keys} | {'args':args, 'detail':clip(self.detail, 4000)}
 
 # %% ../../nbs/workspace/04_activity.ipynb #activity-activity
 class Activity:
@@ -138,7 +139,7 @@ def lines(self:Activity): "One line for each row"; return [a.line() for a in sel
 
 # %% ../../nbs/workspace/04_activity.ipynb #activity-plan-class
 STATUS = 'pending','active','done','cancelled'
-_status = {'in_progress':'active', 'completed':'done', 'complete':'done', 'todo':'pending', 'canceled':'cancelled', **{s:s for s in STATUS}}
+_status = {s:s for s in STATUS} | {'in_progress':'active', 'completed':'done', 'complete':'done', 'todo':'pending', 'canceled':'cancelled'}
 
 class Plan:
     "The agent's checklist: `items` of id, text and status"
@@ -181,7 +182,8 @@ def update(self:Plan, id, status, text=None):
     status = _known(status)
     with self._lock:
         o = next((o for o in self.items if o['id']==str(id)), None)
-        if o is None: raise ToolError(f'the plan has no item {one_line(str(id), 50)}; its ids: {", ".join(o["id"] for o in self.items) or "none, it is empty"}')
+        ids = ', '.join(o['id'] for o in self.items) or 'none, it is empty'
+        if o is None: raise ToolError(f'the plan has no item {one_line(str(id), 50)}; its ids: {ids}')
         new = {**o, 'status':status, **({'text':one_line(text, 500)} if text else {})}
         self.items = [new if p is o else p for p in self.items]
     self._changed()

@@ -14,12 +14,15 @@ from ..core import InvalidParams, clip, daemon, log, new_id, one_line
 from .gate import GATED, MODES, TABLE, Gate, Grant, preview, same, subject
 
 # %% ../../nbs/workspace/03_approvals.ipynb #approvals-ask-class
-_words = dict(allowed='Allowed.',
-    refused='The person refused this call, and it was not run. Do not try to reach the same end another way: go on without it, or ask what they want.',
-    withheld='This call is not allowed here, nobody was asked, and it was not run.',
-    cancelled='The turn was cancelled while this call waited for an answer, and it was not run.',
-    interrupted='The question was interrupted before anyone could answer it, so this call was not run.')
-_words['timed out'] = 'Nobody answered in time, so this call was not run. The person may be away: go on with what needs no permission, or stop and say what is waiting.'
+_words = {
+    'allowed': 'Allowed.',
+    'refused': 'The person refused this call, and it was not run. Do not try to reach the same end another way: '
+        'go on without it, or ask what they want.',
+    'withheld': 'This call is not allowed here, nobody was asked, and it was not run.',
+    'timed out': 'Nobody answered in time, so this call was not run. The person may be away: '
+        'go on with what needs no permission, or stop and say what is waiting.',
+    'cancelled': 'The turn was cancelled while this call waited for an answer, and it was not run.',
+    'interrupted': 'The question was interrupted before anyone could answer it, so this call was not run.'}
 
 class Ask:
     "One call at the gate, and what was answered; true only when it may run"
@@ -67,8 +70,9 @@ def _settle(self:Approvals, ask, ok, note='', how='', then=None):
         if ask.answer is not None: return None
         ask.answer,ask.note = ok is True,str(note or '')
         ask.how = 'allowed' if ok is True else how if how in _words and how!='allowed' else 'refused'
-        if then: then()
-    ask._ev.set()
+        try:
+            if then: then()
+        finally: ask._ev.set()
     return ask
 
 @patch
@@ -198,8 +202,9 @@ def answer(self:Approvals,
 def _remember(self:Approvals, ask, ok, scope):
     "Keep an answer: a wider mode after a yes to an edit, else a rule for the same call"
     if scope=='edits' and self.kind(ask.tool, ask.args)!='edit' or not ok: scope = 'call'
+    tool,args = ask.tool,ask.args
     if scope in MODES: self.mode = max(self.mode, scope, key=MODES.index)
-    else: self.grants.append(Grant(ask.tool, clip(subject(ask.tool, ask.args), 200), 'allow' if ok else 'deny', True, same(ask.tool, ask.args)))
+    else: self.grants.append(Grant(tool, clip(subject(tool, args), 200), 'allow' if ok else 'deny', True, same(tool, args)))
 
 @patch
 def _resettle(self:Approvals):

@@ -100,7 +100,8 @@ def credential(self:Gate, name, args):
     cwd = args.get('cwd') if isinstance(args.get('cwd'), str) else ''
     if name in GATED and GATED[name][0]=='run':
         c = str(args.get('command') or '')
-        ps = {*(simple(c) or ()), *re.split(r'''[\s'"`;|&<>(){}=,:$]+''', c), *re.split(r'''[\s;|&<>(){}=,:$]+''', re.sub(r'''['"\\]''', '', c))}
+        bare = re.sub(r'''['"\\]''', '', c)
+        ps = {*(simple(c) or ()), *re.split(r'''[\s'"`;|&<>(){}=,:$]+''', c), *re.split(r'[\s`;|&<>(){}=,:$]+', bare)}
     else: ps = {v for k,v in args.items() if k not in _no_paths and isinstance(v, str)}
     return any(self._secret(os.path.join(cwd, os.path.expanduser(p))) for p in ps if 0<len(p)<4096 and '\n' not in p)
 
@@ -128,7 +129,9 @@ def _fits(pat, command):
 
 def _mentions(pat, command):
     "Does `command` contain the words of `pat`, in whatever quotes?"
-    rx = r'\s+'.join('.*' if p=='*' else re.escape(p).replace(r'\*', r'\S*') for p in pat.split())
+    ps = pat.split()
+    if ps[-1]=='*': ps.pop()
+    rx = r'\s+'.join(re.escape(p).replace(r'\*', r'\S*') for p in ps)
     return re.search(rf'(?<![\w.-]){rx}(?![\w.-])', re.sub(r'''['"\\]''', '', command), re.S) is not None
 
 @patch
@@ -138,7 +141,7 @@ def matches(self:Gate, g, name, args):
     if not fnmatchcase(name, g.tool): return False
     deny,what = g.verdict=='deny',GATED.get(name, ('act',''))[0]
     s = subject(name, args)
-    if deny and g.pattern=='*': return True
+    if deny and g.pattern.strip() in ('','*'): return True
     if what=='run':
         if deny: return _mentions(g.pattern, s)
         return (not args.get('cwd') or self.inside(args['cwd'])) and (g.pattern=='*' or _fits(g.pattern, s))
@@ -169,7 +172,7 @@ def grant(self:Gate,
 @patch
 def gated(self:Gate, name, args):
     "Does this call pass the gate at all?"
-    return self.kind(name, args)!='free' or self.credential(name, args) or self.policy is not None or bool(self.rule(name, args))
+    return self.kind(name, args)!='free' or self.credential(name, args) or self.policy is not None or self.rule(name, args)=='deny'
 
 # %% ../../nbs/workspace/02a_gate.ipynb #gate-judge
 @patch
@@ -189,9 +192,11 @@ def judge(self:Gate, name, args, force=False, loop=False):
     pol,rule = self._policy(name, args),self.rule(name, args)
     if 'deny' in (pol,rule): return 'refuse','a rule denies it' if rule=='deny' else 'the policy denies it',''
     v,why = (TABLE[mode][kind],f'mode {mode}') if kind!='free' else ('run','not gated')
-    if v=='grant' or v=='ask' and rule=='allow': v,why = ('run','a grant allows it') if rule=='allow' else ('refuse','only what a stored grant allows may run')
+    if rule=='allow' and v in ('grant','ask'): v,why = 'run','a grant allows it'
+    elif v=='grant': v,why = 'refuse','only what a stored grant allows may run'
     elif v=='ask' and pol=='allow': v,why = 'run','the policy allows it'
     if v=='refuse': return v,why,''
     forced = 'policy' if pol=='ask' else 'loop' if loop else 'credential' if self.credential(name, args) else ''
     if not forced: return v,why,''
-    return ('refuse',f'it needs a person ({forced}), and mode {mode} asks nobody',forced) if mode in ('off','rules') else ('ask','',forced)
+    if mode in ('off','rules'): return 'refuse',f'it needs a person ({forced}), and mode {mode} asks nobody',forced
+    return 'ask','',forced

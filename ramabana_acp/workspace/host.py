@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from weakref import WeakValueDictionary
 from fastcore.basics import patch
-from ..core import InvalidParams, Refused, ToolError, visible, write_atomic
+from ..core import InvalidParams, Refused, ToolError, clip, visible, write_atomic
 from .text import Binary, Text, decode, encode, line_end, with_end
 
 # %% ../../nbs/workspace/02_host.ipynb #host-host
@@ -26,9 +26,15 @@ class Host:
     "A place where an agent works; `check`, `fetch` and `store` make one"
     approvals = tok = act = None
     def __init__(self, roots=()): self.roots,self.added_roots,self._seen = list(roots),[],{}
-    def check(self, path, must_exist=False, reading=False): "The absolute Path that `path` means; raises `Refused` or `ToolError`"; raise NotImplementedError
-    def fetch(self, p): "The `Text` of checked path `p`; raises `Missing` or `ToolError`"; raise NotImplementedError
-    def store(self, p, text, like=None): "Make `text` the text of checked path `p`; returns the text now there; raises `ToolError`"; raise NotImplementedError
+    def check(self, path, must_exist=False, reading=False):
+        "The absolute Path that `path` means; raises `Refused` or `ToolError`"
+        raise NotImplementedError
+    def fetch(self, p):
+        "The `Text` of checked path `p`; raises `Missing` or `ToolError`"
+        raise NotImplementedError
+    def store(self, p, text, like=None):
+        "Make `text` the text of checked path `p`; returns the text now there; raises `ToolError`"
+        raise NotImplementedError
     def credential(self, path): "Does `path` hold secrets?"; return False
     def rel(self, p): "`p` as messages show it"; return shown(p)
     def on_terminal(self, act, tid): "The call that `act` shows runs in the editor's terminal `tid`"
@@ -68,7 +74,9 @@ def locked(self:Host, path):
 def _digest(text): return hashlib.blake2b(re.sub('\r\n|\r', '\n', text).encode('utf-8', 'surrogatepass'), digest_size=16).digest()
 
 @patch
-def note_seen(self:Host, path, text): "This session has seen `text` at `path`"; self._seen[str(self.check(path, reading=True))] = _digest(text)
+def note_seen(self:Host, path, text):
+    "This session has seen `text` at `path`"
+    self._seen[str(self.check(path, reading=True))] = _digest(text)
 
 @patch
 def seen(self:Host, path, text=None):
@@ -131,11 +139,12 @@ class WorkspaceHost(Host):
         return p
 
 # %% ../../nbs/workspace/02_host.ipynb #host-spell
+def _below(p, d): p,d = str(p),str(d); return p==d or p.startswith(d if d.endswith('/') else d+'/')
+
 @patch
 def _root_of(self:WorkspaceHost, p):
     "Index of the innermost root that holds absolute path `p`, or None"
-    ms = [i for i,r in enumerate(self.roots) if Path(p).is_relative_to(r)]
-    return max(ms, key=lambda i: len(self.roots[i].parts), default=None)
+    return max((i for i,r in enumerate(self.roots) if _below(p, r)), key=lambda i: len(str(self.roots[i])), default=None)
 
 @patch
 def spell(self:WorkspaceHost, p):
@@ -144,7 +153,9 @@ def spell(self:WorkspaceHost, p):
     return Path(p) if i is None else self._spelled[i]/Path(p).relative_to(self.roots[i])
 
 @patch
-def rel(self:WorkspaceHost, p): "`p` as messages show it: relative to the first root, if it is below"; r = self.roots[0]; return shown(Path(p).relative_to(r) if Path(p).is_relative_to(r) else p)
+def rel(self:WorkspaceHost, p):
+    "`p` as messages show it: relative to the first root, if it is below"
+    return shown(Path(p).relative_to(self.roots[0]) if _below(p, self.roots[0]) else p)
 
 # %% ../../nbs/workspace/02_host.ipynb #host-usable
 _foreign = re.compile(r'[A-Za-z]:[\\/]|\\\\')
@@ -152,10 +163,10 @@ _foreign = re.compile(r'[A-Za-z]:[\\/]|\\\\')
 def _usable(path):
     "`path` as a string that can name a file here; raises `Refused`"
     s = os.fspath(path)
-    try: ok = '\0' not in s and bool(os.fsencode(s))
+    try: ok = '\0' not in s and len(os.fsencode(s))<=4096
     except UnicodeEncodeError: ok = False
-    if not ok: raise Refused(f'{shown(s)!r} is no path')
-    if os.name=='posix' and _foreign.match(s): raise Refused(f'{shown(s)} is a Windows path, and this machine has none: give a path relative to the open folder')
+    if not ok: raise Refused(f'{clip(shown(s), 200)} is no path')
+    if os.name=='posix' and _foreign.match(s): raise Refused(f'{shown(s)} is a Windows path; give one relative to the open folder')
     if s=='~' or s.startswith('~/'): raise Refused(f'{shown(s)}: ~ is not expanded; give the whole path')
     return s
 
@@ -187,8 +198,6 @@ def _name_in(d, name):
     return ms[0] if ms else name
 
 # %% ../../nbs/workspace/02_host.ipynb #host-check
-_system = tuple(map(Path, ('/proc','/sys','/dev')))
-
 @patch
 def check(self:WorkspaceHost, path, must_exist=False, reading=False):
     "The real absolute Path that `path` means; raises `Refused` when it is not in the open folders, `Missing` if it `must_exist`"
@@ -197,27 +206,35 @@ def check(self:WorkspaceHost, path, must_exist=False, reading=False):
     p = Path(os.path.realpath(os.path.join(self.roots[0], s)))
     if self._root_of(p) is not None: p = Path(os.path.realpath(_alike(p)))
     if _is_system(named) or _is_system(p): raise Refused(f'{shown(s)} belongs to the system and is not a file to work on')
-    if self._root_of(p) is None:
+    if self._root_of(p) is None and not (reading and _spilled(p)):
         to = '' if str(p)==named else f' leads to {shown(p)}, which'
-        raise Refused(f'{shown(s)}{to} is outside the open folders ({", ".join(map(shown, self.roots))}) and cannot be {"read" if reading else "used"}. add_root asks the person to open another folder')
+        raise Refused(f'{shown(s)}{to} is outside the open folders ({", ".join(map(shown, self.roots))}) and cannot be '
+            f'{"read" if reading else "used"}. add_root asks the person to open another folder')
     if not _ordinary(p, s) and must_exist: raise Missing(f'{shown(s)}: no such file or folder')
     return p
 
-def _is_system(p): return any(Path(p).is_relative_to(d) for d in _system) and not Path(p).is_relative_to('/dev/shm')
+def _is_system(p): return any(_below(p, d) for d in ('/proc','/sys','/dev')) and not _below(p, '/dev/shm')
+
+def _spilled(p):
+    "Is `p` a file in which this process keeps the long output of a command?"
+    from ramabana_acp.workspace.process import spilled
+    return spilled(p)
 
 # %% ../../nbs/workspace/02_host.ipynb #host-credential
-_cred = re.compile(r'''\.env(\..+)?|.*\.env|\.envrc|.*\.(pem|key|p12|pfx|jks|keystore|kdbx|ppk)|id_(rsa|dsa|ecdsa|ed25519)(?!.*\.pub$).*|\.(netrc|pgpass|pypirc|npmrc|htpasswd|git-credentials|vault-token)|_netrc'''
-    r'''|(.*[-_.])?(credentials?|secrets?)(\.(json|toml|ya?ml|ini|cfg|txt|csv|xml|properties))?|service[-_]account.*\.json''', re.I)
+_cred = re.compile('|'.join((r'\.env(\..+)?|.*\.env|\.envrc', r'.*\.(pem|key|p12|pfx|jks|keystore|kdbx|ppk)',
+    r'id_(rsa|dsa|ecdsa|ed25519).*', r'\.(netrc|pgpass|pypirc|npmrc|htpasswd|git-credentials|vault-token)|_netrc',
+    r'service[-_]account.*\.json', r'(.*[-_.])?(credentials?|secrets?)(\.(json|toml|ya?ml|ini|cfg|txt|csv|xml|properties))?')), re.I)
 _cred_dirs = re.compile(r'(^|/)(\.ssh|\.gnupg|\.aws|\.azure|\.kube|\.docker|\.config/(gcloud|gh|op))/', re.I)
 _cred_free = re.compile(r'.*\.(example|sample|template)|.*\.pub|known_hosts.*', re.I)
 
 @patch
 def credential(self:WorkspaceHost, path):
     "Is `path`, or what it leads to, a file that usually holds secrets?"
-    try: named = os.path.abspath(os.path.join(self.roots[0], _usable(path)))
+    try:
+        named = os.path.abspath(os.path.join(self.roots[0], _usable(path)))
+        real = os.path.realpath(_alike(os.path.realpath(named)))
     except Refused: return False
-    real = os.path.realpath(named)
-    return not os.path.isdir(real) and (_secretive(named) or _secretive(real) or _secretive(str(_alike(real))))
+    return (_secretive(named) or _secretive(real)) and not os.path.isdir(real)
 
 def _secretive(p):
     "Does the name of absolute path `p` say that it holds secrets?"
@@ -228,7 +245,11 @@ def _secretive(p):
 @patch
 def data(self:WorkspaceHost, path, limit=64<<20):
     "The bytes of the file at `path`; raises `Missing` or `ToolError`"
-    p = self.check(path, reading=True)
+    return self._bytes(self.check(path, reading=True), limit)
+
+@patch
+def _bytes(self:WorkspaceHost, p, limit=64<<20):
+    "The bytes of checked path `p`"
     try:
         fd = os.open(p, os.O_RDONLY|os.O_NOFOLLOW|os.O_NONBLOCK|os.O_CLOEXEC)
         try:
@@ -248,7 +269,7 @@ def _os_error(name, e):
 @patch
 def disk(self:WorkspaceHost, p):
     "The `Text` of the file at `p` on the disk; raises `Missing` or `ToolError`"
-    try: return decode(self.data(p))
+    try: return decode(self._bytes(p))
     except Binary as e: raise Binary(f'{self.rel(p)} is {e}') from None
 
 @patch
@@ -269,7 +290,8 @@ def store(self:WorkspaceHost, p, text, like=None):
     "Write `text` to checked path `p`, all or nothing; encoding, BOM and mode of a file that is there stay; returns what was written"
     try: now = self.disk(p)
     except Missing: now = None
-    if like and like.raw is not None and (now is None or now.raw!=like.raw): raise ToolError(f'{self.rel(p)} changed on the disk meanwhile: read it again')
+    if like and like.raw is not None and (now is None or now.raw!=like.raw):
+        raise ToolError(f'{self.rel(p)} changed on the disk meanwhile: read it again')
     if like and like.raw is None and now and line_end(now.text)=='\r\n' and '\r' not in text: text = with_end(text, '\r\n')
     raw = encode(text, now or like)
     try:
@@ -281,7 +303,8 @@ def store(self:WorkspaceHost, p, text, like=None):
     return text
 
 # %% ../../nbs/workspace/02_host.ipynb #host-ignores
-SKIP = {'.git','.hg','.svn','.jj','node_modules','__pycache__','.venv','.tox','.nox','.mypy_cache','.pytest_cache','.ruff_cache','.ipynb_checkpoints'}
+SKIP = {'.git','.hg','.svn','.jj','node_modules','__pycache__','.venv','.tox','.nox',
+    '.mypy_cache','.pytest_cache','.ruff_cache','.ipynb_checkpoints'}
 
 def _ignores(d):
     "The folder `d` and the spec of its `.gitignore`, as a list of none or one"
@@ -292,18 +315,18 @@ def _ignores(d):
         with open(f, encoding='utf-8', errors='replace') as s: ls = s.read().splitlines()
     except OSError: return []
     try: return [(d, GitIgnoreSpec.from_lines(ls))]
-    except ValueError: return [(d, GitIgnoreSpec.from_lines(l for l in ls if _valid(l)))]
+    except (ValueError,re.error): return [(d, GitIgnoreSpec.from_lines(l for l in ls if _valid(l)))]
 
 def _valid(line):
     "Can git use this pattern? It passes over one that it cannot"
     from pathspec import GitIgnoreSpec
     try: GitIgnoreSpec.from_lines([line]); return True
-    except ValueError: return False
+    except (ValueError,re.error): return False
 
 def _ignored(p, isdir, specs):
     "Does the innermost of `specs` that has an opinion exclude path `p`?"
     for d,spec in reversed(specs):
-        r = spec.check_file(os.path.relpath(p, d)+'/'*isdir).include
+        r = spec.check_file(p[len(d):].lstrip('/')+'/'*isdir).include
         if r is not None: return r
     return False
 
@@ -347,8 +370,8 @@ def _specs(self:WorkspaceHost, top):
     r = self.roots[self._root_of(top)]
     specs,d = [],r
     for n in top.relative_to(r).parts:
-        specs,d = specs+_ignores(d),d/n
-        if _ignored(d, True, specs): return []
+        specs,d = specs+_ignores(str(d)),d/n
+        if _ignored(str(d), True, specs): return []
     return specs
 
 # %% ../../nbs/workspace/02_host.ipynb #host-run
@@ -360,7 +383,7 @@ def run_cmd(self:WorkspaceHost, command, cwd=None, timeout=120):
     if not d.is_dir(): raise ToolError(f'{self.rel(d)} is not a folder')
     from ramabana_acp.workspace.process import run
     r = run(command, d, timeout, tok=self.tok)
-    return r.code,r.text
+    return r.code,f'{r.text.rstrip()}\n[processes left in the background, and killed: {r.left}]' if r.left else r.text
 
 # %% ../../nbs/workspace/02_host.ipynb #host-add-root
 @patch

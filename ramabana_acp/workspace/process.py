@@ -27,7 +27,8 @@ def child_env(extra=None):
     return env | ENV | (extra or {})
 
 # %% ../../nbs/workspace/01_process.ipynb #process-clean
-_esc = re.compile('\x1b(?:\\[[0-?]*[ -/]*(?:[@-~]|\\Z)|[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\|\\Z)?|[ -/]*[0-~]?)|\x9b[0-?]*[ -/]*[@-~]?')
+_esc = re.compile('\x1b(?:\\[[0-?]*[ -/]*(?:[@-~]|\\Z)|[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\|\\Z)?|[ -/]*[0-~]?)'
+    '|\x9b[0-?]*[ -/]*[@-~]?')
 _ctl = re.compile('[\x01-\x08\x0b-\x1f\x7f-\x9f]')
 _word = re.compile(r'[\W\d_]+')
 
@@ -129,14 +130,15 @@ def text(self:Output):
         i = t.find(b'\n', 0, 4096)+1 or re.match(rb'[\x80-\xbf]{0,3}', t).end()
         b = _hide(clean(t[i:].decode('utf-8', 'replace')))
     self.spill()
-    where = f'the whole output is in {self.path}' if not self.lost else f'of the whole, {self.path} has the beginning: {self.lost}' if self.path else f'the whole could not be kept: {self.lost}'
+    where = f'the whole output is in {self.path}' if self.path else 'the whole could not be kept'
+    if self.lost: where = f'{where.replace("whole output is", "beginning is")}: {self.lost}'
     h = self.limit//3
     t = max(self.limit-h-len(where)-60, 0)
     a,b = a[:h],b[len(b)-t:]
     return f'{a}\n[… {max(self.n-len(a.encode())-len(b.encode()), 0):,} bytes cut; {where} …]\n{b}',True
 
 @patch
-def close(self:Output):
+def end(self:Output):
     "Close the file, which stays for who wants to read it"
     if self.f: self.f.close()
 
@@ -238,10 +240,12 @@ class Run:
             f.close()
         try:
             with _live_lock:
-                self.proc = subprocess.Popen([shell(), self.script] if self.script else [shell(), '-c', '--', cmd], cwd=cwd, env=env, bufsize=0,
+                self.proc = subprocess.Popen([shell(), *([self.script] if self.script else ['-c','--',cmd])], cwd=cwd, env=env, bufsize=0,
                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
                 _live.add(self)
-        except (OSError, ValueError) as e: raise ToolError(f'the command cannot run in {cwd}: {getattr(e, "strerror", None) or e}') from None
+        except (OSError,ValueError) as e:
+            if self.script: os.unlink(self.script)
+            raise ToolError(f'the command cannot run in {cwd}: {getattr(e, "strerror", None) or e}') from None
         self.lock,(self.rd,self.wr) = threading.Lock(),os.pipe()
         self.start = _procs_start(self.proc.pid)
 
@@ -308,18 +312,18 @@ def pump(self:Run, add, timeout=None, tok=None):
 class Done:
     "How a command ended: exit code, text, and what was done to it"
     def __init__(self, code, text='', truncated=False, timed_out=False, signal=None, spill=None, left=0, secs=0.): store_attr()
-    def __repr__(self): return f'Done(code={self.code}, text={self.text[:40]!r}, timed_out={self.timed_out}, signal={self.signal}, left={self.left})'
+    def __repr__(self): return f'Done({self.code}, {self.text[:40]!r}, timed_out={self.timed_out}, signal={self.signal}, left={self.left})'
 
 @patch
-def report(self:Done):
-    "The output and how it ended, for the model"
+def report(self:Done, code=True):
+    "The output and how it ended, for the model; without `code`, a plain exit code is left to the caller"
     told = []
     if self.timed_out: told.append(f'timed out after {self.secs:g} s; the command and all that it started were killed')
     elif self.signal: told.append(f'exit code {self.code}: ended by {self.signal}')
-    elif self.code: told.append(f'exit code {self.code}')
+    elif self.code and code: told.append(f'exit code {self.code}')
     if self.left: told.append(f'{self.left} background process{"es" if self.left>1 else ""} killed: what a command starts ends with it')
-    out = self.text.rstrip('\n')
-    return '\n'.join([*([out] if out else []), *(f'[{t}]' for t in told)]) or '[no output, exit code 0]'
+    out = [self.text.rstrip('\n')] if self.text.strip() else []
+    return '\n'.join(out+[f'[{t}]' for t in told]) or ('[no output, exit code 0]' if code else '')
 
 def _signame(code):
     "The signal that a code of 128+n stands for, if any"
@@ -350,7 +354,7 @@ def run(
     finally:
         off()
         if why not in ('','left'): stop(r.tree)
-        r.close(); out.close()
+        r.close(); out.end()
     if why=='cancelled': raise Cancelled(tok.why)
     code = r.proc.wait()
     code = 124 if why=='timed out' else 128-code if code<0 else code

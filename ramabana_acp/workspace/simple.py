@@ -30,41 +30,61 @@ def simple(command):
     if cur is not None: words.append(cur)
     return words if not q and words and words[0] and words[0] not in _reserved else None
 
-# %% ../../nbs/workspace/00b_simple.ipynb #simple-read-only
-READ_ONLY = {
-    'ls': 'aAbcCdfFgGhHiklLmnNopqQrRsStuUvxX1 --all --almost-all --human-readable --recursive --reverse --sort --color --directory --classify',
-    'cat': 'AbeEnstTuv', 'pwd': 'LP', 'echo': 'neE', 'true': '', 'false': '', 'wc': 'clmwL --lines --words --bytes --chars', 'which': 'a',
-    'head': 'cnqvz --lines --bytes --quiet', 'tail': 'cnqvz --lines --bytes --quiet', 'basename': '', 'dirname': '', 'realpath': '', 'stat': 'cLt --format --printf',
-    'grep': 'EFGPivwxclLonHhsqeABCm --count --ignore-case --include --line-number --color --context --after-context --before-context --max-count --only-matching',
-    'rg': 'FPSUivwxclnoeABCgtTmpNHI --files --type --glob --ignore-case --smart-case --fixed-strings --line-number --count --context --max-count --files-with-matches',
-    'find': ' -name -iname -path -ipath -regex -iregex -type -size -mtime -mmin -newer -maxdepth -mindepth -empty -print -prune -not -and -or -a -o',
-    'diff': 'uUqNaBbwiyc --unified --brief --ignore-all-space --ignore-space-change --color', 'du': 'achksm --max-depth --summarize --human-readable',
-    'git status': 'sbu --short --branch --porcelain --untracked-files --ignored --long',
-    'git diff': 'pUwbMCR --cached --staged --stat --numstat --shortstat --name-only --name-status --summary --unified --color --no-color --word-diff --check --quiet',
-    'git log': 'npsiSGE --oneline --graph --all --decorate --stat --numstat --name-only --name-status --author --since --until --grep --format --pretty --date --follow --reverse --max-count --merges --no-merges',
-    'git show': 'psw --stat --numstat --name-only --name-status --oneline --format --pretty --date --color --no-color --no-patch',
-    'git branch': 'avr --list --all --remotes --show-current --contains --merged --no-merged', 'git remote': 'v --verbose',
-    'git rev-parse': ' --show-toplevel --abbrev-ref --short --verify --git-dir --is-inside-work-tree', 'git blame': 'wMCL --porcelain',
-    'git ls-files': 'comdst --cached --others --modified --deleted --exclude-standard --stage'}
-_listing = dict(branch={'--list'}, remote=set())
+# %% ../../nbs/workspace/00b_simple.ipynb #simple-table
+READ_ONLY = {k:v.split() for k,v in (l.split(':') for l in '''
+ls: aAbcCdfFgGhHiklLmnNopqQrRsStuUvxX1 all almost-all human-readable recursive reverse sort color directory classify
+cat: AbeEnstTuv
+pwd: LP
+echo: neE
+true: .
+false: .
+which: a
+basename: .
+dirname: .
+realpath: .
+stat: cLt format printf
+wc: clmwL lines words bytes chars
+head: cnqvz lines bytes quiet
+tail: cnqvz lines bytes quiet
+grep: EFGPivwxclLonHhsqeABCm count ignore-case line-number color context after-context before-context max-count only-matching
+rg: FPSUivwxclnoeABCtTmpNHI files type ignore-case smart-case fixed-strings line-number count context max-count files-with-matches
+find: . -name -iname -path -ipath -regex -iregex -type -size -mtime -mmin -newer -maxdepth -mindepth -empty -print \
+    -prune -not -and -or -a -o
+diff: uUqNaBbwiyc unified brief ignore-all-space ignore-space-change color
+du: achksm max-depth summarize human-readable
+git status: sbu short branch porcelain untracked-files ignored long
+git diff: pUwbMCR cached staged stat numstat shortstat name-only name-status summary unified color no-color word-diff check quiet
+git log: npsiSGE oneline graph all decorate stat numstat name-only name-status author since until grep format pretty date follow \
+    reverse max-count merges no-merges
+git show: psw stat numstat name-only name-status oneline format pretty date color no-color no-patch
+git branch: avr list all remotes show-current merged no-merged
+git remote: v verbose
+git rev-parse: . show-toplevel abbrev-ref short verify git-dir is-inside-work-tree
+git blame: wMCL porcelain
+git ls-files: comdst cached others modified deleted exclude-standard stage
+'''.strip().splitlines())}
+_lists = {'git branch':'--list', 'git remote':None}
 
+# %% ../../nbs/workspace/00b_simple.ipynb #simple-read-only
 def read_only(command):
     "Is this a simple command that only looks, as far as the table knows?"
     ws = simple(command)
-    if not ws: return False
+    if not ws or ' ' in ws[0]: return False
     name,ws = (' '.join(ws[:2]),ws[2:]) if ws[0]=='git' else (ws[0],ws[1:])
     if name not in READ_ONLY: return False
-    short,*long = READ_ONLY[name].split(' ')
-    if '--' in ws: ws = ws[:ws.index('--')]
-    flags = [w for w in ws if w[:1]=='-' and w!='-']
-    sub = name[4:] if name[:4]=='git ' else ''
-    if sub in _listing and len(flags)<len(ws) and not _listing[sub] & set(flags): return False
-    return all(w.split('=')[0] in long or re.fullmatch(f'-[{short}]*[0-9]*' if short else '-[0-9]+', w) for w in flags)
+    short,*long = READ_ONLY[name]
+    end = ws.index('--') if '--' in ws and name!='find' else len(ws)
+    flags = [w for w in ws[:end] if w[:1]=='-' and w!='-']
+    if name in _lists and len(flags)<len(ws) and _lists[name] not in flags: return False
+    rx = '-[0-9]+' if short=='.' else f'-[{short}]*[0-9]*'
+    return all(w.split('=')[0] in (long if name=='find' else ['--'+l for l in long]) or re.fullmatch(rx, w) for w in flags)
 
 # %% ../../nbs/workspace/00b_simple.ipynb #simple-env-for
 def env_for(command):
-    "Variables that keep a read-only git command from running what a repository names"
-    if command.split()[:1]!=['git'] or not read_only(command): return {}
-    n = int(os.environ.get('GIT_CONFIG_COUNT') or 0)
-    kv = (('core.fsmonitor','false'), ('safe.bareRepository','explicit'))
-    return {'GIT_CONFIG_COUNT':str(n+len(kv))} | {f'GIT_CONFIG_{w}_{n+i}':s for i,o in enumerate(kv) for w,s in zip(('KEY','VALUE'), o)}
+    "Variables that keep a command that only looks from running what its folder names; none for others"
+    if not read_only(command): return {}
+    env = {'PATH':os.pathsep.join(p for p in os.environ.get('PATH', os.defpath).split(os.pathsep) if os.path.isabs(p))}
+    if command.split()[0]!='git': return env
+    n,kv = int(os.environ.get('GIT_CONFIG_COUNT') or 0),(('core.fsmonitor','false'), ('safe.bareRepository','explicit'))
+    names = {f'GIT_CONFIG_{w}_{n+i}':s for i,o in enumerate(kv) for w,s in zip(('KEY','VALUE'), o)}
+    return env | names | {'GIT_CONFIG_COUNT':str(n+len(kv))}

@@ -30,7 +30,8 @@ class Text:
 class Binary(ToolError): "Bytes that are no text"
 
 # %% ../../nbs/workspace/00_text.ipynb #text-decode
-_boms = ((b'\xff\xfe\x00\x00','utf-32-le'), (b'\x00\x00\xfe\xff','utf-32-be'), (b'\xef\xbb\xbf','utf-8'), (b'\xff\xfe','utf-16-le'), (b'\xfe\xff','utf-16-be'))
+_boms = ((b'\xff\xfe\x00\x00','utf-32-le'), (b'\x00\x00\xfe\xff','utf-32-be'), (b'\xef\xbb\xbf','utf-8'),
+    (b'\xff\xfe','utf-16-le'), (b'\xfe\xff','utf-16-be'))
 _ctl = re.compile(rb'[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]')
 
 def decode(data):
@@ -54,7 +55,8 @@ def encode(text, like=None):
     try: return like.bom+text.encode(like.enc)
     except UnicodeEncodeError as e:
         c = text[e.start]
-        raise ToolError(f'the file is {like.enc}, which cannot hold {visible(c)!r} (U+{ord(c):04X}, line {line_at(text, e.start)}); write it in other characters') from None
+        where = f'{visible(c)!r} (U+{ord(c):04X}, line {line_at(text, e.start)})'
+        raise ToolError(f'the file is {like.enc}, which cannot hold {where}; write it in other characters') from None
 
 def line_at(text, i):
     "The number of the line that offset `i` is in"
@@ -99,8 +101,8 @@ _any_nl = '(?:\r\n|\r(?!\n)|(?<!\r)\n)'
 
 def _find(text, old):
     "Every (start, end) where `old` stands, line ends aside, overlaps included"
-    pat = _any_nl.join(map(re.escape, _nl.split(old)))
-    ms = [m.span(1) for m in re.finditer(f'(?=({pat}))', text)]
+    pat,ms,i = re.compile(_any_nl.join(map(re.escape, _nl.split(old)))),[],0
+    while m := pat.search(text, i): ms.append(m.span()); i = m.start()+1
     return ('\r' in old and [s for s in ms if text[slice(*s)]==old]) or ms
 
 # %% ../../nbs/workspace/00_text.ipynb #text-loose
@@ -127,7 +129,7 @@ def _shift(have, want):
 
 # %% ../../nbs/workspace/00_text.ipynb #text-fit
 def _fit(span, old, new, end, dent=''):
-    "`new` for the matched `span` of the file: shared lines as the file has them, others indented by `dent`; `end` where the span has no line end"
+    "`new` for the matched `span`: shared lines as the file has them, others indented by `dent`; `end` where it has no line end"
     have,ends = _nl.split(span),_nl.findall(span)
     was,now,out = _nl.split(old),re.split('\r?\n', new),[]
     for tag,i,i2,j,j2 in SequenceMatcher(None, was, now, autojunk=False).get_opcodes():
@@ -140,7 +142,8 @@ def _indent(l, dent):
     "Line `l` with the prefix of `dent` added or taken away; raises `ToolError` where that would mix tabs and spaces"
     if not dent or not l.strip(): return l
     sign,p = dent
-    if sign=='-' and not l.startswith(p) or sign=='+' and len(set(p+_lead(l)))>1: raise ToolError('the file indents this place differently (tabs or depth); give old and new with its exact indentation')
+    if sign=='-' and not l.startswith(p) or sign=='+' and len(set(p+_lead(l)))>1:
+        raise ToolError('the file indents this place differently (tabs or depth); give old and new with its exact indentation')
     return p+l if sign=='+' else l[len(p):]
 
 # %% ../../nbs/workspace/00_text.ipynb #text-end-near
@@ -207,7 +210,8 @@ def _apart(ms):
 def _many(text, ms, but=''):
     "The message for several places"
     at = ', '.join(str(line_at(text, m[0])) for m in ms[:20])+(', …' if len(ms)>20 else '')
-    return f'old is found {len(ms)} times{but} (lines {at}): add lines around it until it is unique'+('' if but else ', or set all=true to change every one')
+    more = '' if but else ', or set all=true to change every one'
+    return f'old is found {len(ms)} times{but} (lines {at}): add lines around it until it is unique{more}'
 
 # %% ../../nbs/workspace/00_text.ipynb #text-near
 def _near(ls, want):
@@ -220,13 +224,13 @@ def _near(ls, want):
     if votes: return max(max(votes, key=lambda k: (votes[k], -k)), 0)
     j = max(range(len(want)), key=lambda j: len(want[j].strip()))
     sm,best = SequenceMatcher(None, '', want[j].strip()[:500], autojunk=False),(0.6,None)
-    for i,l in enumerate(ls[:5000]):
+    for i,l in enumerate(ls[:2000]):
         sm.set_seq1(l.strip()[:500])
         if sm.real_quick_ratio()>best[0] and sm.quick_ratio()>best[0] and (r := sm.ratio())>best[0]: best = r,max(i-j, 0)
     return best[1]
 
 # %% ../../nbs/workspace/00_text.ipynb #text-missing
-_alike = str.maketrans({'\u2018':"'", '\u2019':"'", '\u201c':'"', '\u201d':'"', '\u2013':'-', '\u2014':'-', '\u2212':'-', '\u2026':'...', '\u00a0':' ', '\u202f':' '})
+_alike = str.maketrans('\u2018\u2019\u201c\u201d\u2013\u2014\u2212\u00a0\u202f', '\'\'""---  ')
 
 def _missing(text, old, new):
     "The message for no place, with the nearest lines and a likely reason"
@@ -239,11 +243,13 @@ def _missing(text, old, new):
 def _reason(text, old, new):
     "Why `old` may not have matched, as a sentence or nothing"
     flat = lambda s: ' '.join(s.split())
-    if all(re.match(r'\s*\d+\t', l) for l in split_lines(old) if l.strip()): return 'old holds line numbers: leave out the numbers and the tabs behind them. '
+    if all(re.match(r'\s*\d+\t', l) for l in split_lines(old) if l.strip()):
+        return 'old holds line numbers: leave out the numbers and the tabs behind them. '
     if flat(old) and flat(old) in flat(text):
         tabs = '\t' in text and '\t' not in old or '\t' in old and '\t' not in text
         return 'It differs in white space'+(': one has tabs where the other has spaces' if tabs else '')+'. '
-    if flat(old.translate(_alike)) in flat(text.translate(_alike)): return 'It differs in look-alike characters (curly quotes, long dashes, no-break spaces). '
+    if flat(old.translate(_alike)) in flat(text.translate(_alike)):
+        return 'It differs in look-alike characters (curly quotes, long dashes, no-break spaces). '
     if new.strip() and (ms := _find(text, new)): return f'But new is already there, at line {line_at(text, ms[0][0])}. '
     return ''
 
@@ -251,5 +257,11 @@ def _reason(text, old, new):
 def unified(path, a, b, n=3):
     "A unified diff from text `a` to text `b`; `None` for a file that is not there"
     la,lb = split_lines(a or '', True),split_lines(b or '', True)
-    out = list(unified_diff(la, lb, '/dev/null' if a is None else f'a/{path}', '/dev/null' if b is None else f'b/{path}', n=n, lineterm='\n'))
+    i = max(_same(la, lb)-n, 0)
+    j = max(_same(la[:i-1 if i else None:-1], lb[:i-1 if i else None:-1])-n, 0)
+    names = ['/dev/null' if s is None else f'{d}/{path}' for d,s in (('a',a),('b',b))]
+    out = unified_diff(la[i:len(la)-j], lb[i:len(lb)-j], *names, n=n, lineterm='\n')
+    out = [re.sub(r'(?<=[-+])\d+', lambda m: str(int(m[0])+i), l) if l.startswith('@@') else l for l in out]
     return ''.join(l.rstrip('\r\n')+('\n' if l[-1] in '\r\n' else '\n\\ No newline at end of file\n') for l in out)
+
+def _same(a, b): return next((i for i,(x,y) in enumerate(zip(a, b)) if x!=y), min(len(a), len(b)))
