@@ -20,7 +20,7 @@ def run(argv=None):
     argv = sys.argv[1:] if argv is None else list(argv)
     if argv==['--version']: return print('ramabana-acp', version())
     if (opts := quick(argv)) is not None: return boot(**opts)
-    from ramabana_acp import cli
+    import ramabana_acp.cli as cli
     name = argv[0] if argv and argv[0] in COMMANDS else 'main'
     sys.argv = [f'ramabana-acp {name}' if name!='main' else 'ramabana-acp', *argv[name!='main':]]
     sys.exit(getattr(cli, name)())

@@ -105,15 +105,16 @@ class Terminal:
         try:
             d = run(command, cwd or os.getcwd(), None, env=env, tok=self.tok, on_output=self._show)
             self.status = dict(exitCode=d.code, signal=None) if not d.signal else dict(exitCode=None, signal=str(d.signal))
+            if d.code: self.screen.line(f'[{d.signal or f"exit code {d.code}"}]', 'dim', '    ')
         except Cancelled: self.status = dict(exitCode=None, signal='SIGKILL')
         except (OSError, Err) as e: self._show(f'{e}\n'); self.status = dict(exitCode=127, signal=None)
         self.done.set()
     def _show(self, s):
         "Keep what came, from the end when there is a limit, and show its first lines"
-        self.out += s
+        fresh,was = self.out[-1:] in ('','\n'),self._n
+        self.out,self._n = self.out+s,was+s.count('\n')
         if len(self.out)>self.limit: self.out,self.cut = self.out[-self.limit:],True
-        was,self._n = self._n,self._n+s.count('\n')
-        if was<MAX_SHOWN: self.screen.text('\n'.join(('    '+l if l else l) for l in s.split('\n')), 'dim')
+        if was<MAX_SHOWN: self.screen.text('\n'.join('    '+l if l and (i or fresh) else l for i,l in enumerate(s.split('\n'))), 'dim')
         if was<MAX_SHOWN<=self._n: self.screen.line('    …', 'dim')
     def output(self): return dict(output=self.out, truncated=self.cut, exitStatus=self.status)
     def wait(self): self.done.wait(); return self.status
@@ -173,9 +174,11 @@ def _card(self:Player, u):
     c['closed'] = True
     ok,title = st=='completed',one_line(c['title'], 400)
     self.screen.line(f'{"✓" if ok else "✗"} {title}', 'green' if ok else 'red')
-    for o in c.get('content') or []:
+    content = c.get('content') or []
+    live = any(o['type']=='terminal' for o in content) # its output was shown while it ran
+    for o in content:
         if o['type']=='diff' and ok and not c.get('asked'): self.screen.diff(o['path'], o.get('oldText'), o['newText'], self.root)
-        if o['type']=='content' and (sh or not ok): self._output(o['content'].get('text', ''))
+        if o['type']=='content' and (sh or not ok) and not live: self._output(o['content'].get('text', ''))
 
 @patch
 def _output(self:Player, s):

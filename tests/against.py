@@ -92,7 +92,7 @@ class Talk(Agent):
     def stopped(self, sid, prompt, end, limit):
         "Start a long turn, end it by `end()` once it shows signs of life, and return `(answer, seconds)`"
         id = self.start(sid, prompt)
-        try: self.part(sid).until(lambda: self.part(sid).updates and any(u['sessionUpdate'] in TURN for _,u in self.part(sid).updates), 3)
+        try: poll(lambda: id in self.replies or any(u['sessionUpdate'] in TURN for _,u in list(self.part(sid).updates)), self.patience/2)
         except TimeoutError: pass # an agent that says nothing is cancelled all the same
         if id in self.replies: raise Untested('the turn was over before it could be cancelled')
         t = time.monotonic(); end(id)
@@ -617,6 +617,12 @@ def _(a):
     used = {m for m,_ in a.part(sid).asked}
     assert {'fs/read_text_file','fs/write_text_file'}<=used and not a.part(sid).breaches
 
+def wait_open(a, ed, id, n=1):
+    "Wait until `n` terminals have been opened, or the turn is over, or there is no patience left"
+    try: poll(lambda: len(ed.terminals)>=n or id in a.replies, a.patience/2)
+    except TimeoutError: pass
+    time.sleep(0.3)
+
 @row('SP-TERM-01', 'SPEC-MUST', TOOLS)
 def _(a):
     "A terminal is shown in its card and released, also when the turn is cancelled"
@@ -625,7 +631,7 @@ def _(a):
     if not ed.terminals: raise Untested('no terminal was opened')
     shown = {c.get('terminalId') for u in ed.of('tool_call')+ed.of('tool_call_update') for c in u.get('content') or []}
     assert not ed.unreleased and not ed.breaches and set(ed.terminals)<=shown
-    m,_ = a.stopped(sid, wants(run='sleep 30'), lambda id: (poll(lambda: len(ed.terminals)==2), a.cancel(sid)), a.patience)
+    m,_ = a.stopped(sid, wants(run='sleep 30'), lambda id: (wait_open(a, ed, id, 2), a.cancel(sid)), a.patience)
     assert m.get('result', {}).get('stopReason')=='cancelled'
     assert not ed.unreleased and not [t for t in ed.terminals.values() if t.running]
 
@@ -634,7 +640,7 @@ def _(a):
     "An editor whose terminal never ends is not waited for after a cancel"
     sid = a.new(a.home); ed = a.part(sid)
     ed.answers['terminal/wait_for_exit'] = ed.answers['terminal/kill'] = NoAnswer
-    m,t = a.stopped(sid, wants(run='sleep 30'), lambda id: (time.sleep(0.5), a.cancel(sid)), a.patience)
+    m,t = a.stopped(sid, wants(run='sleep 30'), lambda id: (wait_open(a, ed, id), a.cancel(sid)), a.patience)
     if not ed.terminals: raise Untested('no terminal was opened')
     poll(lambda: not ed.unreleased, 2)
     assert m.get('result', {}).get('stopReason')=='cancelled' and t<5, (m, t)

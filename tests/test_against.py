@@ -26,7 +26,7 @@ def pool():
     yield p
     for a in p.values(): against.end(a)
 
-def judged(kit, cmd, id, patience=15, pool=None): return against.judge(cmd, next(r for r in against.ROWS if r[0]==id), patience, kit, pool)
+def judged(kit, cmd, id, patience=40, pool=None): return against.judge(cmd, next(r for r in against.ROWS if r[0]==id), patience, kit, pool)
 
 @pytest.mark.parametrize('id', FAULTS)
 def test_a_row_tells_a_bad_agent_from_a_good_one(kit, id):

@@ -35,10 +35,11 @@ def test_C001_a_buffer_of_5_MiB_comes_back_on_one_line(full):
     assert s.stop()=='end_turn' and 'a line of text' in s.results()[0] and s.stop()=='end_turn'
 
 def peak(pid):
-    m = re.search(r'VmHWM:\s+(\d+)', Path(f'/proc/{pid}/status').read_text())
-    return int(m[1])>>10
+    "The most memory the process has had, in MiB; what it has now where nobody counts"
+    st = Path(f'/proc/{pid}/status')
+    kb = re.search(r'VmHWM:\s+(\d+)', st.read_text())[1] if st.exists() else subprocess.run(['ps','-o','rss=','-p',str(pid)], capture_output=True, text=True).stdout
+    return int(kb)>>10
 
-@pytest.mark.skipif(not sys.platform.startswith('linux'), reason='reads /proc')
 def test_C002_a_line_that_never_ends_does_not_eat_the_memory(models):
     with agent(models=models, rc=None) as a:
         a.session([OK]).prompt()
@@ -108,7 +109,7 @@ def test_C013_a_reader_that_goes_away_ends_the_turn():
 
 def test_C014_an_unknown_method_is_refused_and_an_unknown_notification_ignored(bare):
     n = len(bare.lines)
-    for m in ('session/steer_', '_other.vendor/x', 'foo'):
+    for m in ('session/steer', '_other.vendor/x', 'foo'):
         with pytest.raises(Remote) as e: bare.request(m, {}, 10)
         assert e.value.code==-32601
     bare.notify('foo/bar'); bare.notify('$/whatever'); bare.notify('_other.vendor/y', dict(a=1))

@@ -211,7 +211,7 @@ class Agent(EditorClient):
         log,self.log_at = ''.join(self._log[self.log_at:]),len(self._log)
         if 'Traceback' in log and not traceback: bad.append(f'a traceback in the log: {log[-3000:]}')
         assert not bad, '\n'.join(dict.fromkeys(bad))
-    def until_log(self, s, timeout=5): poll(lambda: s in self.stderr, timeout)
+    def until_log(self, s, timeout=20): poll(lambda: s in self.stderr, timeout)
     def offspring(self):
         "The commands of this agent that still run, whoever is their parent now: its home is in their environment"
         return [pid for pid,env in environs() if pid!=self.proc.pid and f'HOME={self.home}' in env]
@@ -227,12 +227,12 @@ class Session:
         self.ed.caps,self.ed.updates,self.ed.asked,self.ed.breaches,self.ed.terminals = was.caps,was.updates,was.asked,was.breaches,was.terminals
         a.parts[self.sid] = self.ed
     def start(self, prompt='go'): return self.a.start(self.sid, prompt)
-    def wait(self, id, timeout=20): return self.a.wait(id, timeout)
-    def prompt(self, prompt='go', timeout=20): return self.wait(self.start(prompt), timeout)
+    def wait(self, id, timeout=40): return self.a.wait(id, timeout)
+    def prompt(self, prompt='go', timeout=40): return self.wait(self.start(prompt), timeout)
     def stop(self, prompt='go'): return self.prompt(prompt)['stopReason']
     def cancel(self): self.a.cancel(self.sid)
     def close(self): return self.a.request('session/close', dict(sessionId=self.sid))
-    def until(self, f, timeout=10): return self.ed.until(f, timeout)
+    def until(self, f, timeout=20): return self.ed.until(f, timeout)
     def said(self, kind='agent_message_chunk'): return self.ed.said(kind=kind)
     def path(self, name): return self.root/name
     def read(self, name): return (self.root/name).read_text() if (self.root/name).exists() else None
@@ -275,7 +275,7 @@ def environs():
         try: yield int(d.name), (d/'environ').read_text(errors='replace').split('\0') # a zombie has none
         except OSError: pass # gone, or somebody else's
 
-def poll(f, timeout=5):
+def poll(f, timeout=20):
     "Wait until `f()` is true"
     end = time.monotonic()+timeout
     while not (v := f()):
@@ -324,6 +324,7 @@ class Shared:
             self.drop()
             self.cm = agent(models=self.models, **self.kw)
             self.a = self.cm.__enter__()
+            self.a.session([OK]).prompt(timeout=60) # the first turn loads the libraries, and tests look at the clock
         return self.a
     def drop(self):
         if self.cm is None: return

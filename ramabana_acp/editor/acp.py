@@ -11,7 +11,7 @@ __all__ = ['AcpAgent']
 import asyncio, os
 from fastcore.basics import patch
 from ..core import AuthRequired, InvalidParams, NotFound, one_line
-from .hello import DEMO, Start, client_caps, handshake
+from .hello import DEMO, Start, handshake
 from .bridge import DFLT_TIMEOUT, off_loop, plain
 from .session import Session
 from . import updates as up
@@ -66,7 +66,7 @@ def open(self:AcpAgent, roots):
         model = spec.name
     else: model = self.start.model
     s = Session(roots, self.conn, self.loop, model=model, mk=self.mk, timeout=self.timeout, **self.kw)
-    if hasattr(s.host, 'attach'): s.host.attach(s.br, client_caps(self.hello))
+    if hasattr(s.host, 'attach'): s.host.attach(s.br, self.hello.get('clientCapabilities'))
     return s
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-new-session

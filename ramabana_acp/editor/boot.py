@@ -61,5 +61,5 @@ def boot(root='.', model=None, web=True, vault=False, pii='off', pii_ner=False, 
 
 # %% ../../nbs/editor/09_boot.ipynb #boot-kill
 def kill_commands():
-    "Kill what the tools have started and is still running"
-    if m := sys.modules.get('ramabana_acp.workspace.process'): m.kill_all()
+    "Kill what the tools have started and is still running, and remove what they spilled"
+    if m := sys.modules.get('ramabana_acp.workspace.process'): m.kill_all(); m.clean_up()

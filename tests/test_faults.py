@@ -1,0 +1,111 @@
+"The editor, the machine, the model server and our own code fail at the worst moment: what is left behind, and how soon"
+import fcntl, struct, termios
+from concurrent.futures import ThreadPoolExecutor
+from wire import *
+from ramabana_acp.testing.models import Chat, Messages
+
+# ---- the steps of a turn at which it can be stuck
+
+TREE = "(sleep 4; touch late) & (trap '' TERM; sleep 4; touch late2) & (setsid sleep 4; touch late3) & touch up; wait"
+LONG = [dict(text='a'), dict(sleep=60), dict(text='b')]
+
+def silent(name):
+    "Answers of an editor that never says what is in file `name`"
+    return {'fs/read_text_file':lambda p: NoAnswer if p['path'].endswith(name) else ...}
+def asked(method, name=''): return lambda s: any(p.get('path', '').endswith(name) for p in s.ed.calls(method))
+
+class Step:
+    "A script and an editor that bring a turn to a place where it stays, and how to see that it is there"
+    def __init__(self, script, at, title=None, **kw): self.script,self.at,self.title,self.kw = script,at,title,kw
+    def reach(self, a):
+        "A session of `a` whose turn is at this step, and the id of its prompt"
+        s = a.session(self.script, **{**self.kw, 'answers':dict(self.kw.get('answers', {}))})
+        id = s.start()
+        poll(lambda: self.at(s), 30)
+        return s,id
+
+EDIT = dict(files={'a.txt':'old\n'}, script=one('edit_file', path='a.txt', old='old', new='new'))
+STEPS = dict(
+    briefing = Step([OK], asked('fs/read_text_file', 'AGENTS.md'), answers=silent('AGENTS.md')),
+    unanswered = Step([[dict(silence=60)], OK], lambda s: s.requests),
+    streaming = Step([LONG, OK], lambda s: s.said()=='a'),
+    thinking = Step([[dict(think='hm'), dict(sleep=60)], OK], lambda s: s.said('agent_thought_chunk')=='hm'),
+    reading = Step([[tool('view_file', path='a.txt')], OK], asked('fs/read_text_file', 'a.txt'), files={'a.txt':'1\n'}, answers=silent('a.txt')),
+    permission = Step([*one('create_file', path='x.txt', text='hi'), OK], lambda s: s.asks, permit=None),
+    writing = Step(at=asked('fs/write_text_file', 'a.txt'), answers={'fs/write_text_file':NoAnswer}, **EDIT),
+    command = Step([*one('run_shell', command=TREE), OK], lambda s: s.path('up').exists()),
+    retry = Step([[dict(http=503, headers={'retry-after':'20'})], OK], lambda s: 'Asking again in 2' in s.said('agent_thought_chunk')))
+OPENING = Step([*one('run_shell', command='true'), OK], lambda s: s.ed.calls('terminal/create'), answers={'terminal/create':NoAnswer})
+
+def reach(a, names):
+    "Sessions of `a`, each with its turn at one of the steps, as name → (session, id of the prompt)"
+    with ThreadPoolExecutor(len(names)) as ex: return dict(zip(names, ex.map(lambda n: STEPS[n].reach(a), names)))
+
+LATE = ('late','late2','late3')
+def untouched(got):
+    "Nothing that a turn was about to do was done, and nothing is done later"
+    for name,(s,_) in got.items():
+        assert s.read('x.txt') is None and s.read('a.txt') in (None,'old\n','1\n') and not any(s.path(f).exists() for f in LATE), name
+
+# ---- the editor dies
+
+def deaf(a):
+    "From now on nobody reads what `a` writes; returns a function that reads it after all"
+    hears,got = threading.Event(),a.got
+    def held(line): hears.wait(); got(line)
+    a.got = held
+    return hears.set
+def waiting(a): return struct.unpack('i', fcntl.ioctl(a.proc.stdout, termios.FIONREAD, b'\0'*4))[0]
+
+def fill(a):
+    "Stop reading, and have the agent write until its pipe is full; returns what `deaf` returns"
+    hear = deaf(a)
+    a.raw(b''.join(json.dumps(dict(jsonrpc='2.0', id=f'fill-{i}', method='_fill')).encode()+b'\n' for i in range(4000)))
+    def full():
+        n = waiting(a)
+        time.sleep(.05)
+        return n>1<<13 and waiting(a)==n
+    poll(full, 30)
+    return hear
+
+def ends(a, got, how, record_property, bound):
+    "Let it happen, and see that the process ends as it should"
+    names = ' '.join(got)
+    hear = fill(a) if 'full' in how else None
+    t = time.monotonic()
+    if how.startswith('SIG'): a.proc.send_signal(getattr(signal, how.split()[0]))
+    else: a.hang_up(stdin=how!='stdout', stdout=how in ('both','stdout'))
+    code = a.proc.wait(20)
+    secs = time.monotonic()-t
+    record_property(f'exit after {how} at {names}', round(secs, 3))
+    assert code==0 and secs<bound, f'{how} at {names}: code {code} after {secs:.2f} s'
+    assert not a.offspring(), f'{how} at {names}: still running'
+    if hear: hear()
+    with a.cond: assert a.cond.wait_for(lambda: a.eof, 10)
+    if hear and a.trace and a.trace[-1][0]=='<' and not a.trace[-1][1].endswith(b'\n'): a.trace.pop() # the end of a pipe that was full
+    untouched(got)
+    assert 'Traceback' not in a.stderr and len(a.stderr)<10_000, a.stderr[-3000:]
+
+def answered(a, got):
+    "Every prompt was answered once, as cancelled, and its card closed"
+    for name,(s,id) in got.items():
+        assert [m.get('result') for m in a.replies.get(id, [])]==[dict(stopReason='cancelled')], f'{name}: {a.replies.get(id)}'
+        assert all(c['status']=='failed' for c in s.cards.values()), f'{name}: {s.cards}'
+
+LOCAL = dict(fs=True, terminal=False)
+DEATHS = ['both','stdin','stdout','full']
+def death(how, names, models, record_property):
+    with agent(models=models, rc=None, strict=False, **LOCAL) as a:
+        got = reach(a, names)
+        ends(a, got, how, record_property, 8 if how=='stdout' else 4)
+        if how=='stdin': answered(a, got)
+
+@pytest.mark.parametrize('how', DEATHS)
+def test_an_editor_that_dies_in_the_middle_of_nine_turns_takes_them_all_with_it(how, models, record_property): death(how, [*STEPS], models, record_property)
+
+@pytest.mark.slow
+@pytest.mark.parametrize('how', DEATHS)
+@pytest.mark.parametrize('step', STEPS)
+def test_an_editor_that_dies_at_this_step_of_a_turn(step, how, models, record_property): death(how, [step], models, record_property)
+
+def test_an_editor_that_only_stops_reading_is_found_out_while_nothing_is_written(models, record_property): death('stdout', ['unanswered'], models, record_property)
