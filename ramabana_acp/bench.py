@@ -63,11 +63,19 @@ def p_chunks(rig, who, n=5000):
         return dict(chunks=t)
 
 def p_long(rig, who, n=200):
-    "A conversation of `n` turns: its end against its beginning"
+    "A conversation of `n` turns: its end against the second turn of a new one"
+    early,late = [],[]
     with Run(rig, who) as c:
         c.ready()
-        ts = [c.turn() for _ in range(n)]
-        return dict(long=statistics.median(ts[-5:])/statistics.median(ts[1:6]))
+        old = c.sid
+        for _ in range(n-10): c.turn()
+        for _ in range(10):
+            c.sid = c.new(rig.ws)
+            c.turn()
+            early.append(c.turn())
+            c.sid = old
+            late.append(c.turn())
+        return dict(long=statistics.median(late)/statistics.median(early))
 
 # %% ../nbs/93_bench.ipynb #bench-idle
 def p_idle(rig, who, n=10):

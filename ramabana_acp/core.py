@@ -11,7 +11,7 @@ __all__ = ['Err', 'ParseError', 'InvalidRequest', 'MethodNotFound', 'InvalidPara
            'write_atomic', 'log']
 
 # %% ../nbs/00_core.ipynb #core-imports
-import json, math, os, re, sys, threading, time
+import json, math, os, re, select, sys, threading, time
 
 # %% ../nbs/00_core.ipynb #core-err
 class Err(Exception):
@@ -181,13 +181,19 @@ def _umask():
     u = os.umask(0o077); os.umask(u)
     return u
 
-# %% ../nbs/00_core.ipynb #0840ce47
+# %% ../nbs/00_core.ipynb #core-log-code
 def log(msg, **kw):
     "One redacted line on standard error, and in the file that `RAMABANA_LOG` names"
     s = time.strftime('%H:%M:%S ')+redact(one_line(' '.join([msg, *(f'{k}={v}' for k,v in kw.items())]), 2000))+'\n'
-    try: sys.stderr.write(s); sys.stderr.flush()
+    try: _stderr(s)
     except (OSError, ValueError, AttributeError): pass
     if p := os.environ.get('RAMABANA_LOG'): _append(p, s)
+
+def _stderr(s):
+    "Write `s` where that cannot block"
+    try: fd = sys.stderr.fileno()
+    except (OSError, ValueError): return sys.stderr.write(s)
+    if select.select([], [fd], [], 0)[1]: os.write(fd, s.encode('utf-8', 'replace')[:4000])
 
 def _append(path, s):
     "Append `s` to a private file; a log that cannot be written must not end a turn"

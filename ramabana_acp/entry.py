@@ -23,4 +23,4 @@ def run(argv=None):
     import ramabana_acp.cli as cli
     name = argv[0] if argv and argv[0] in COMMANDS else 'main'
     sys.argv = [f'ramabana-acp {name}' if name!='main' else 'ramabana-acp', *argv[name!='main':]]
-    sys.exit(getattr(cli, name)())
+    sys.exit(cli.command_line(name))

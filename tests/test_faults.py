@@ -1,6 +1,5 @@
 "The editor, the machine, the model server and our own code fail at the worst moment: what is left behind, and how soon"
 import fcntl, struct, termios
-from concurrent.futures import ThreadPoolExecutor
 from wire import *
 from ramabana_acp.testing.models import Chat, Messages
 
@@ -17,16 +16,20 @@ def asked(method, name=''): return lambda s: any(p.get('path', '').endswith(name
 class Step:
     "A script and an editor that bring a turn to a place where it stays, and how to see that it is there"
     def __init__(self, script, at, title=None, **kw): self.script,self.at,self.title,self.kw = script,at,title,kw
-    def reach(self, a):
-        "A session of `a` whose turn is at this step, and the id of its prompt"
-        s = a.session(self.script, **{**self.kw, 'answers':dict(self.kw.get('answers', {}))})
-        id = s.start()
-        poll(lambda: self.at(s), 30)
-        return s,id
+    def open(self, a): return a.session(self.script, **{**self.kw, 'answers':dict(self.kw.get('answers', {}))})
+
+def reach(a, names):
+    "Sessions of `a`, each with its turn at one of the steps, as name → (session, id of its prompt)"
+    ss = {n:STEPS[n].open(a) for n in names}
+    got = {n:(s, s.start()) for n,s in ss.items()}
+    for n,(s,id) in got.items():
+        try: poll(lambda: STEPS[n].at(s), 30)
+        except TimeoutError: raise AssertionError(f'{n}: not there; its answer: {a.replies.get(id)}') from None
+    return got
 
 EDIT = dict(files={'a.txt':'old\n'}, script=one('edit_file', path='a.txt', old='old', new='new'))
 STEPS = dict(
-    briefing = Step([OK], asked('fs/read_text_file', 'AGENTS.md'), answers=silent('AGENTS.md')),
+    briefing = Step([OK], asked('fs/read_text_file', 'AGENTS.md'), files={'AGENTS.md':'Be kind.\n'}, answers=silent('AGENTS.md')),
     unanswered = Step([[dict(silence=60)], OK], lambda s: s.requests),
     streaming = Step([LONG, OK], lambda s: s.said()=='a'),
     thinking = Step([[dict(think='hm'), dict(sleep=60)], OK], lambda s: s.said('agent_thought_chunk')=='hm'),
@@ -36,10 +39,6 @@ STEPS = dict(
     command = Step([*one('run_shell', command=TREE), OK], lambda s: s.path('up').exists()),
     retry = Step([[dict(http=503, headers={'retry-after':'20'})], OK], lambda s: 'Asking again in 2' in s.said('agent_thought_chunk')))
 OPENING = Step([*one('run_shell', command='true'), OK], lambda s: s.ed.calls('terminal/create'), answers={'terminal/create':NoAnswer})
-
-def reach(a, names):
-    "Sessions of `a`, each with its turn at one of the steps, as name → (session, id of the prompt)"
-    with ThreadPoolExecutor(len(names)) as ex: return dict(zip(names, ex.map(lambda n: STEPS[n].reach(a), names)))
 
 LATE = ('late','late2','late3')
 def untouched(got):
@@ -52,7 +51,9 @@ def untouched(got):
 def deaf(a):
     "From now on nobody reads what `a` writes; returns a function that reads it after all"
     hears,got = threading.Event(),a.got
-    def held(line): hears.wait(); got(line)
+    def held(line):
+        hears.wait()
+        if line.endswith(b'\n'): got(line) # else the last bytes of a pipe that was full
     a.got = held
     return hears.set
 def waiting(a): return struct.unpack('i', fcntl.ioctl(a.proc.stdout, termios.FIONREAD, b'\0'*4))[0]
@@ -75,6 +76,7 @@ def ends(a, got, how, record_property, bound):
     t = time.monotonic()
     if how.startswith('SIG'): a.proc.send_signal(getattr(signal, how.split()[0]))
     else: a.hang_up(stdin=how!='stdout', stdout=how in ('both','stdout'))
+    if how=='stdout': a.put(id='last', method='_last') # our reading thread holds the pipe until one more line comes
     code = a.proc.wait(20)
     secs = time.monotonic()-t
     record_property(f'exit after {how} at {names}', round(secs, 3))
@@ -82,7 +84,6 @@ def ends(a, got, how, record_property, bound):
     assert not a.offspring(), f'{how} at {names}: still running'
     if hear: hear()
     with a.cond: assert a.cond.wait_for(lambda: a.eof, 10)
-    if hear and a.trace and a.trace[-1][0]=='<' and not a.trace[-1][1].endswith(b'\n'): a.trace.pop() # the end of a pipe that was full
     untouched(got)
     assert 'Traceback' not in a.stderr and len(a.stderr)<10_000, a.stderr[-3000:]
 

@@ -151,7 +151,7 @@ PYTHON = [sys.executable, '-m', 'ramabana_acp']
 
 def clean_env(home, **env):
     "An environment that holds no key and whose every home is `home`"
-    keep = {k:v for k,v in os.environ.items() if k in ('PATH','LANG','LC_ALL','TERM','USER','LOGNAME','PYTHONPATH','VIRTUAL_ENV','PYTHONDONTWRITEBYTECODE')}
+    keep = {k:v for k,v in os.environ.items() if k in ('PATH','LANG','LC_ALL','TERM','USER','LOGNAME','PYTHONPATH','VIRTUAL_ENV')}
     xdg = {f'XDG_{k}_HOME':str(home/f'.{k.lower()}') for k in ('CONFIG','STATE','CACHE','DATA')}
     return {**keep, 'HOME':str(home), 'SHELL':'/bin/sh', **xdg, **{k:str(v) for k,v in env.items()}}
 

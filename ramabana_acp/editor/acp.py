@@ -116,9 +116,9 @@ async def close_session(self:AcpAgent, session_id, **kw):
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-shutdown
 @patch
-async def shutdown(self:AcpAgent):
-    "Cancel every turn, close every session; no prompt starts any more"
+async def shutdown(self:AcpAgent, secs=1.2):
+    "Cancel every turn, close every session, in at most `secs` seconds; no prompt starts any more"
     self.ending = True
     ss = list(self.sessions.values())
     for s in ss: s.stop()
-    if ss: await asyncio.wait([asyncio.ensure_future(s.close()) for s in ss], timeout=1.5)
+    if ss: await asyncio.wait([asyncio.ensure_future(s.close()) for s in ss], timeout=secs)

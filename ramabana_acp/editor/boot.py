@@ -50,7 +50,7 @@ def boot(root='.', model=None, web=True, vault=False, pii='off', pii_ner=False, 
     code = 0
     try: asyncio.run(serve(agent, wire))
     except KeyboardInterrupt: pass
-    except Exception as e:
+    except Exception:
         import traceback
         log('the server stopped', error=traceback.format_exc(limit=-6))
         code = 1

@@ -13,7 +13,7 @@ from fastcore.basics import patch
 from ..core import Cancelled, daemon, log
 from .wire import ask
 
-# %% ../../nbs/editor/02_bridge.ipynb #7ad65d92
+# %% ../../nbs/editor/02_bridge.ipynb #bridge-conn-code
 CLIENT = dict(request_permission='session/request_permission', read_text_file='fs/read_text_file', write_text_file='fs/write_text_file',
     create_terminal='terminal/create', terminal_output='terminal/output', wait_for_terminal_exit='terminal/wait_for_exit',
     kill_terminal='terminal/kill', release_terminal='terminal/release')
@@ -36,7 +36,7 @@ class Conn:
         async def call(**kw): return await ask(self.wire, CLIENT[n], {camel(k):v for k,v in kw.items() if v is not None})
         return call
 
-# %% ../../nbs/editor/02_bridge.ipynb #23c0f41f
+# %% ../../nbs/editor/02_bridge.ipynb #bridge-bridge-code
 DFLT_TIMEOUT = 300
 
 class Bridge:
@@ -87,9 +87,9 @@ def _posted(self:Bridge, fut):
     if not fut.cancelled() and (e := fut.exception()): log('an update did not reach the editor', error=f'{type(e).__name__}: {e}')
 
 @patch
-async def drain(self:Bridge, timeout=1):
-    "Wait until every post is done, at most `timeout` seconds"
-    if fs := [asyncio.wrap_future(f) for f in list(self.posts)]: await asyncio.wait(fs, timeout=timeout)
+async def drain(self:Bridge, secs=1):
+    "Wait until every post is done, at most `secs` seconds"
+    if fs := [asyncio.wrap_future(f) for f in list(self.posts)]: await asyncio.wait(fs, timeout=secs)
 
 # %% ../../nbs/editor/02_bridge.ipynb #bridge-off-loop
 async def off_loop(f, *args, **kw):

@@ -14,7 +14,7 @@ from ..core import Err, InvalidParams
 from ..config import Config
 from ..models.specs import accepts, default_model, resolve, servable
 
-# %% ../../nbs/editor/00_hello.ipynb #23fc56b6
+# %% ../../nbs/editor/00_hello.ipynb #hello-methods-code
 MUST,MAY = True,False
 METHODS = {
     'initialize':     ('initialize',    dict(protocolVersion=(int,MUST), clientCapabilities=(dict,MAY), clientInfo=(dict,MAY))),
@@ -71,7 +71,7 @@ def version():
     "The version of this package"
     return sys.modules['ramabana_acp'].__version__
 
-# %% ../../nbs/editor/00_hello.ipynb #8d52cb10
+# %% ../../nbs/editor/00_hello.ipynb #hello-handshake-code
 def handshake(params, start):
     "The result of `initialize` for raw `params`, given what sessions `start` with; raises `InvalidParams`"
     v = params.get('protocolVersion')

@@ -129,10 +129,11 @@ def _load():
 @patch
 async def finish(self:Front):
     "Cancel what runs and wait until every open request is answered, at most 1.5 seconds"
+    idle = asyncio.Event()
+    self.wire.on_idle = lambda: self.loop.call_soon_threadsafe(idle.set)
     lose_all(self.wire)
     await self.guard.agent.shutdown()
-    t = self.loop.time()
-    while self.wire.open and not self.wire.out.broken and self.loop.time()-t<1.5: await asyncio.sleep(.005)
+    if self.wire.open and not self.wire.out.broken: await asyncio.wait({asyncio.ensure_future(idle.wait())}, timeout=.3)
 
 @patch
 async def last(self:Front):

@@ -13,7 +13,7 @@ from fastcore.basics import patch
 from ..core import Cancelled, Err, InvalidParams, Token, TurnFailed, daemon, log, new_id, one_line, redact, visible
 from ..models.messages import mime_of
 from .bridge import DFLT_TIMEOUT, Bridge, off_loop, plain
-from .blocks import blocks
+from .blocks import blocks, unbase64
 from .host import mk_agent
 from . import updates as up
 
@@ -141,7 +141,6 @@ def is_command(s):
 # %% ../../nbs/editor/06_session.ipynb #session-check-media
 def check_media(prompt):
     "Raise `InvalidParams` for an image block that is no image we know"
-    from ramabana_acp.editor.blocks import unbase64
     for i,b in enumerate(prompt):
         if isinstance(b, dict) and b.get('type')=='image' and not (mime_of(unbase64(b, i)) or '').startswith('image/'):
             raise InvalidParams(f'Invalid params: prompt[{i}] is not a PNG, JPEG, GIF or WebP image', field=f'prompt[{i}].data')
@@ -234,11 +233,9 @@ def stop(self:Session, *turns):
     for t in turns or list(self.turns): daemon(t.tok.cancel, name='cancel')
 
 @patch
-async def close(self:Session, timeout=1.5):
+async def close(self:Session):
     "Cancel what runs, then close the gate, the agent and the host"
     self.stop()
-    for t in list(self.turns):
-        try: await asyncio.wait_for(t.done.wait(), timeout)
-        except asyncio.TimeoutError: log('a session closes over a turn that does not end', session=self.sid)
+    for t in list(self.turns): await t.done.wait()
     self.unhook()
-    for o in (self.agent.approvals, self.agent, self.host): o.close()
+    for o in (self.agent.approvals, self.agent, self.host): await off_loop(o.close)

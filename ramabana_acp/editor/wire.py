@@ -27,7 +27,7 @@ def take_stdio():
     for fd in (rfd,wfd): os.set_blocking(fd, True)
     return rfd,wfd
 
-# %% ../../nbs/editor/01_wire.ipynb #17e49f08
+# %% ../../nbs/editor/01_wire.ipynb #wire-lines-code
 LIMIT = 64<<20
 
 def lines(fd, limit=LIMIT):
@@ -132,13 +132,13 @@ class Remote(Err):
     "An error that the client answered one of our requests with"
     def __init__(self, code, msg, data=None): super().__init__(msg); self.code,self.data = code,data
 
-# %% ../../nbs/editor/01_wire.ipynb #94ded4d8
+# %% ../../nbs/editor/01_wire.ipynb #wire-wire-code
 class Wire:
     "The agent's end of the protocol over descriptors `rfd` and `wfd`"
     def __init__(self, rfd, wfd, on_hello=None, limit=LIMIT):
         self.rfd,self.limit,self.inbox = rfd,limit,Inbox()
         self.out,self.lock,self.open,self.pending,self.ids = Outbox(wfd, self.hang_up),threading.Lock(),{},{},count(1)
-        self.hello,self.on_hello = None,on_hello
+        self.hello,self.on_hello,self.on_idle = None,on_hello,None
     def start(self):
         "Begin to read and write, on two daemon threads"
         daemon(self.out.run, name='wire-out'); daemon(self.read, name='wire-in')
@@ -160,7 +160,9 @@ class Wire:
         self.out.put((s+'\n').encode())
     def settle(self, m):
         "Close the request that `m` answers; True if it was open, or was too broken to be opened"
-        with self.lock: return self.open.pop(idkey(m['id']), None) is not None or m['id'] is None
+        with self.lock: was = self.open.pop(idkey(m['id']), None)
+        if self.on_idle and not self.open: self.on_idle()
+        return was is not None or m['id'] is None
     def notify(self, method, params): self.send(dict(jsonrpc='2.0', method=method, params=params))
     def take(self, line):
         "Handle one line from the client: answer it, pass it to who waits for it, or hand it on"
