@@ -24,7 +24,7 @@ def folder(s):
     if not os.path.isdir(s): raise argparse.ArgumentTypeError(f'no such folder: {s}')
     return os.path.realpath(s)
 
-# %% ../nbs/91_cli.ipynb #43f47fe1
+# %% ../nbs/91_cli.ipynb #cli-ask
 def ask(argv=None):
     "Ask the agent one thing in this terminal"
     p = argparse.ArgumentParser('ramabana-acp ask', description='Start the agent, ask it one thing and show what it does. You are asked before it changes or runs anything.')
@@ -85,7 +85,7 @@ def command():
     own = Path(sys.executable).with_name('ramabana-acp')
     return str(own) if own.exists() else shutil.which('ramabana-acp') or 'ramabana-acp'
 
-# %% ../nbs/91_cli.ipynb #d851004d
+# %% ../nbs/91_cli.ipynb #cli-demo
 PROMPT = 'A test fails. Find out why, mend the code, and show that the tests pass.'
 
 def demo(argv=None):
@@ -133,7 +133,7 @@ def command_line(name='main'):
     a = vars(parser().parse_args())
     return main.__wrapped__(**{k:v for k,v in a.items() if k in main.__wrapped__.__code__.co_varnames})
 
-# %% ../nbs/91_cli.ipynb #57d0e459
+# %% ../nbs/91_cli.ipynb #cli-main
 @call_parse
 def main(
     root:str='.', # comma-separated folders if the editor names none

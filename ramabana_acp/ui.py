@@ -255,7 +255,7 @@ def wait(c, id, secs=float('inf')):
         except TimeoutError:
             if (secs := secs-.2)<=0: raise
 
-# %% ../nbs/90b_ui.ipynb #54aa7142
+# %% ../nbs/90b_ui.ipynb #ui-play
 STOPS = dict(max_tokens='the answer was cut off at its length limit', max_turn_requests='the turn was stopped: too many steps', refusal='the model refused to go on')
 
 def play(

@@ -44,28 +44,25 @@ def test_R5_main_takes_the_options_in_the_pages_order():
     want = dict(root='.', model=None, web=True, vault=False, pii='off', pii_ner=False, cfg=None)
     assert {k:p.default for k,p in list(ps.items())[:7]}==want and list(ps)[:7]==list(want)
 
-def test_R6_root_is_used_only_when_the_client_names_no_folder(models, tmp_path):
+def test_R6_root_is_used_only_when_the_client_names_no_folder(tmp_path):
     for k in ('A','B'): (tmp_path/k).mkdir(); (tmp_path/k/'who.txt').write_text(f'this is {k}')
-    with agent('--root', tmp_path/'A', models=models) as a:
-        s = a.session(one('view_file', path='who.txt'), root=tmp_path/'B')
+    with agent('--root', tmp_path/'A', script=one('view_file', path='who.txt')) as a:
+        s = a.session(root=tmp_path/'B')
         s.prompt()
-        assert 'this is B' in s.results()[0] and 'this is A' not in s.heard()
-        models.add(tmp_path/'A', one('view_file', path='who.txt'))
+        assert 'this is B' in s.shown()
         sid = a.request('session/new', dict(mcpServers=[]))['sessionId']
         a.prompt(sid, 'go', 20)
-        assert 'this is A' in str(models.seen[str(tmp_path/'A')][-1]['messages'])
+        assert 'this is A' in '\n'.join(strings(a.part(sid).cards()))
 
 def test_R7_serve_is_a_coroutine_that_needs_no_agent():
     from ramabana_acp import serve
     assert inspect.iscoroutinefunction(serve) and inspect.signature(serve).parameters['agent'].default is None
 
-def test_R8_no_web_leaves_the_web_tools_out(models):
-    names = {}
-    for opt in ([], ['--no-web']):
-        with agent(*opt, models=models) as a:
-            s = a.session([OK]); s.prompt()
-            names[len(opt)] = {t['function']['name'] for t in s.requests[0]['tools']}
-    assert names[1]==names[0]-{'web_search','read_url'} and 'view_file' in names[1]
+def test_R8_no_web_leaves_the_web_tools_out(models, full):
+    def names(a):
+        s = a.session([OK]); s.prompt()
+        return {t['function']['name'] for t in s.requests[0]['tools']}
+    with agent('--no-web', models=models) as a: assert names(a)==names(full)-{'web_search','read_url'} and 'view_file' in names(full)
 
 def test_R9_the_model_option_selects_the_model_of_every_session(full):
     for s in (full.session([OK]), full.session([OK])):
@@ -107,10 +104,10 @@ def test_R12_what_is_advertised_is_true(full):
 
 ALL = [[tool('view_file', 'a', path='a.txt')], [tool('edit_file', 'b', path='a.txt', old='1', new='2')], [tool('run_shell', 'c', command='echo hi')], OK]
 @pytest.mark.parametrize('caps', [dict(fs='read', terminal=False), dict(fs='write', terminal=False), dict(fs=False, terminal=True)], ids=['read','write','terminal'])
-def test_R13_only_what_the_client_offers_is_used(models, caps):
-    with agent(models=models, **caps) as a:
-        s = a.session(ALL, {'a.txt':'1\n'})
-        assert s.stop()=='end_turn' and s.read('a.txt')=='2\n' and 'hi' in s.results()[-1]
+def test_R13_only_what_the_client_offers_is_used(caps):
+    with agent(script=ALL, **caps) as a:
+        s = a.session(files={'a.txt':'1\n'})
+        assert s.stop()=='end_turn' and s.read('a.txt')=='2\n' and s.card(2)['status']=='completed'
         used = {m for m,_ in s.ed.asked}-{'session/request_permission'}
         assert bool(used & {'fs/read_text_file'})==(caps['fs']=='read')
         assert bool(used & {'fs/write_text_file'})==(caps['fs']=='write')

@@ -132,8 +132,8 @@ def test_C017_meta_overwrites_nothing(bare):
     id = bare.send('session/prompt', dict(sessionId=s.sid, prompt=[text('hi')], _meta=dict(session_id='OTHER', sessionId='OTHER', prompt=[], self=3)))
     assert s.wait(id)['stopReason']=='end_turn' and 'hi' in s.heard(0) and str(s.root) in s.results()[0]
 
-def test_C019_a_client_of_another_age_gets_version_1(models):
-    with agent(models=models, init=False) as a:
+def test_C019_a_client_of_another_age_gets_version_1():
+    with agent(script=[[tool('view_file', path='a'), tool('run_shell', 't2', command='true')], OK], init=False) as a:
         with pytest.raises(Remote) as e: a.request('session/new', dict(cwd='/tmp', mcpServers=[]))
         assert e.value.code==-32600
         assert a.request('initialize', dict(protocolVersion=99))['protocolVersion']==1
@@ -143,7 +143,7 @@ def test_C019_a_client_of_another_age_gets_version_1(models):
         assert a.request('initialize', dict(protocolVersion=1, clientCapabilities=None, clientInfo=None, _meta=None))['protocolVersion']==1
         a.ed.caps = {}
         assert a.request('initialize', dict(protocolVersion=1, clientCapabilities=dict(fs=None, terminal=None), future=1))['protocolVersion']==1
-        s = a.session([[tool('view_file', path='a'), tool('run_shell', 't2', command='true')], OK], {'a':'1'})
+        s = a.session(files={'a':'1'})
         assert s.stop()=='end_turn' and {m for m,_ in s.ed.asked}=={'session/request_permission'}
 
 def test_C019_capabilities_of_the_wrong_shape_offer_nothing():
@@ -416,11 +416,11 @@ def test_C061_the_whole_command_goes_through_a_shell(full):
     assert c['cwd']==str(s.root) and c['args']==['-c', SHELL] or SHELL in c['args'][-1]
     for l in subprocess.run(['sh', '-c', SHELL], cwd=s.root, capture_output=True, text=True).stdout.splitlines(): assert l in s.results()[0]
 
-def test_C062_what_was_not_offered_is_not_used(models):
-    with agent(models=models, fs='read', terminal=False) as a:
-        s = a.session([[tool('edit_file', 'a', path='a.txt', old='old', new='new'), tool('run_shell', 'b', command='echo hi')], OK], {'a.txt':'old\n'})
+def test_C062_what_was_not_offered_is_not_used():
+    with agent(script=[[tool('edit_file', 'a', path='a.txt', old='old', new='new'), tool('run_shell', 'b', command='echo hi')], OK], fs='read', terminal=False) as a:
+        s = a.session(files={'a.txt':'old\n'})
         s.prompt()
-        assert {m for m,_ in s.ed.asked}=={'fs/read_text_file','session/request_permission'} and s.read('a.txt')=='new\n' and 'hi' in s.results()[1]
+        assert {m for m,_ in s.ed.asked}=={'fs/read_text_file','session/request_permission'} and s.read('a.txt')=='new\n' and 'hi' in s.shown(1)
 
 def diff(o): return next((c for c in o.get('content') or [] if c['type']=='diff'), None)
 

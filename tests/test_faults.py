@@ -1,5 +1,6 @@
 "The editor, the machine, the model server and our own code fail at the worst moment: what is left behind, and how soon"
 import fcntl, struct, termios
+from concurrent.futures import ThreadPoolExecutor
 from wire import *
 from ramabana_acp.testing.models import Chat, Messages
 
@@ -110,3 +111,37 @@ def test_an_editor_that_dies_in_the_middle_of_nine_turns_takes_them_all_with_it(
 def test_an_editor_that_dies_at_this_step_of_a_turn(step, how, models, record_property): death(how, [step], models, record_property)
 
 def test_an_editor_that_only_stops_reading_is_found_out_while_nothing_is_written(models, record_property): death('stdout', ['unanswered'], models, record_property)
+
+# ---- a signal
+
+def signalled(how, names, models, record_property, **caps):
+    with agent(models=models, rc=None, **caps) as a:
+        got = reach(a, names)
+        ends(a, got, how, record_property, 4)
+        if 'full' not in how: answered(a, got)
+        poll(lambda: not any(s.ed.unreleased or [t for t in s.ed.terminals.values() if t.running] for s,_ in got.values()))
+
+@pytest.mark.parametrize('how,caps', [('SIGTERM',FULL), ('SIGINT',LOCAL), ('SIGTERM full',LOCAL)], ids=['SIGTERM with a terminal','SIGINT','SIGTERM while nobody reads'])
+def test_a_signal_in_the_middle_of_nine_turns_ends_them_all_and_each_is_answered(how, caps, models, record_property): signalled(how, [*STEPS], models, record_property, **caps)
+
+@pytest.mark.slow
+@pytest.mark.parametrize('caps', [FULL,LOCAL], ids=['terminal','local'])
+@pytest.mark.parametrize('how', ['SIGTERM','SIGINT'])
+@pytest.mark.parametrize('step', STEPS)
+def test_a_signal_at_this_step_of_a_turn(step, how, caps, models, record_property): signalled(how, [step], models, record_property, **caps)
+
+HELLO = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\n{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/tmp","mcpServers":[]}}\n'
+
+def test_a_signal_while_the_process_still_loads_ends_it_without_a_word(tmp_path):
+    def run(sig, delay):
+        p = subprocess.Popen([*PYTHON, '--model', 'demo'], stdin=-1, stdout=-1, stderr=-1, env=clean_env(tmp_path))
+        try:
+            p.stdin.write(HELLO); p.stdin.flush()
+            first = p.stdout.readline()
+            time.sleep(delay) # any moment will do
+            p.send_signal(sig)
+            out,err = p.communicate(timeout=10)
+        finally: p.kill(); p.wait()
+        assert p.returncode in (0,-sig) and not err.strip(), f'{sig!r} {delay} s after the first answer: code {p.returncode}: {err.decode()[-1500:]}'
+        assert [strict(l)['id'] for l in [first, *out.splitlines(True)] if b'"id"' in l] in ([0],[0,1])
+    with ThreadPoolExecutor(2) as ex: list(ex.map(run, [signal.SIGINT,signal.SIGTERM]*6, [0,0,.03,.03,.06,.06,.12,.12,.25,.25,.6,.6]))

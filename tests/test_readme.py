@@ -13,8 +13,8 @@ def sh(*args): return subprocess.run([EXE, *args], capture_output=True, text=Tru
 def section(name): return re.split(r'^#+ ', readme.split(f'{name}\n', 1)[1], flags=re.M)[0]
 
 def test_the_options_are_those_of_help():
-    rows = re.findall(r'^\| `--([\w-]+)`.*\| ([^|]*(?:\\\|[^|]*)*) \|$', section('### Options'), re.M)
-    told = {k:v.replace('\\|', '|') for k,v in rows}
+    rows = [re.split(r'(?<!\\)\|', l) for l in section('### Options').splitlines() if l.startswith('| `--')]
+    told = {r[1].strip(' `-'):r[3].strip().replace('\\|', '|') for r in rows}
     flag = lambda p: ('no-' if p.default is True else '')+p.name.replace('_', '-')
     docs = docments(cli.main.__wrapped__, returns=False)
     assert told=={flag(p):('do not ' if p.default is True else '')+docs[p.name] for p in inspect.signature(cli.main).parameters.values()}

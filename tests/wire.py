@@ -239,6 +239,9 @@ class Session:
     @property
     def cards(self): return self.ed.cards()
     def card(self, i=0): return list(self.cards.values())[i]
+    def shown(self, i=0):
+        "All the text of one card"
+        return '\n'.join(strings(self.card(i).get('content') or []))
     @property
     def asks(self): return self.ed.permissions
     @property

@@ -193,7 +193,7 @@ def _reason(c, path, more):
     if c.sure: return f'With `{now}` instead of `{was}` in `{path}`, line {c.line}, the tests come out right.{also}'
     return f'I cannot work this code out without running it; my guess is `{now}` instead of `{was}` in `{path}`, line {c.line}.'
 
-# %% ../../nbs/models/08_demo.ipynb #318be7bc
+# %% ../../nbs/models/08_demo.ipynb #demo-mend
 @patch
 def work(self:Job, fix):
     "Find and run the tests, and mend what fails"
