@@ -18,8 +18,7 @@ def talk(msgs, preload=False):
         todo -= 'method' not in json.loads(l)
     rest,err = p.communicate(timeout=60)
     assert p.returncode==0, err.decode()
-    ids = re.findall(rb'sess_[0-9a-f]+', out)
-    for i,s in enumerate(dict.fromkeys(ids)): out = out.replace(s, b'sess_%d'%i)
+    out = re.sub(rb'sess_[0-9a-f]+', b'sess_x', out)
     return sorted(l for l in out.splitlines() if b'session/update' not in l)
 
 def test_the_same_transcript_gives_equal_bytes_with_and_without_the_library(tmp_path):

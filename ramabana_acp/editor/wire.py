@@ -9,7 +9,7 @@ __all__ = ['LIMIT', 'take_stdio', 'lines', 'parse', 'is_id', 'kind', 'Outbox', '
            'refuse', 'request', 'note', 'withdraw', 'answered', 'ask', 'lose_all']
 
 # %% ../../nbs/editor/01_wire.ipynb #wire-imports
-import json, os, threading
+import json, os, select, threading
 from collections import deque
 from itertools import count
 from ..core import Err, ParseError, InvalidRequest, InvalidParams, MethodNotFound, daemon, jdumps, log, one_line, redact
@@ -92,12 +92,18 @@ class Outbox:
     def run(self):
         while not self.broken:
             with self.cv:
-                self.cv.wait_for(lambda: self.q)
+                self.cv.wait_for(lambda: self.q or self.broken)
                 bs = b''.join(self.q); self.q.clear()
             try: _write(self.fd, bs)
             except OSError: self.broken = True
             with self.cv: self.size -= len(bs); self.cv.notify_all()
         self.on_broken()
+    def watch(self):
+        "Wait until the reader is gone, which an agent with nothing to write would not hear of"
+        p = select.poll()
+        p.register(self.fd, 0)
+        p.poll()
+        with self.cv: self.broken = True; self.cv.notify_all()
 
 def _write(fd, b):
     mv = memoryview(b)
@@ -141,7 +147,7 @@ class Wire:
         self.hello,self.on_hello,self.on_idle = None,on_hello,None
     def start(self):
         "Begin to read and write, on two daemon threads"
-        daemon(self.out.run, name='wire-out'); daemon(self.read, name='wire-in')
+        for f in (self.out.run, self.out.watch, self.read): daemon(f, name='wire')
         return self
     def hang_up(self):
         "Treat the client as gone: end of input, a broken pipe, a signal"

@@ -266,7 +266,7 @@ async def off_loop(f, *args):
     daemon(run, name='editor')
     return await fut
 
-# %% ../../nbs/testing/01_editor.ipynb #5a192669
+# %% ../../nbs/testing/01_editor.ipynb #editor-inside-class
 class Inside:
     "An `Editor` as the connection that an agent in the same process holds"
     def __init__(self, ed): self.ed = ed
@@ -288,7 +288,7 @@ for name,meth in dict(request_permission='session/request_permission', read_text
     create_terminal='terminal/create', terminal_output='terminal/output', wait_for_terminal_exit='terminal/wait_for_exit',
     kill_terminal='terminal/kill', release_terminal='terminal/release').items(): setattr(Inside, name, _method(meth))
 
-# %% ../../nbs/testing/01_editor.ipynb #b5e594d4
+# %% ../../nbs/testing/01_editor.ipynb #editor-child-class
 class EditorClient(Client):
     "An agent's process with a fake editor at the other end"
     def __init__(self,
