@@ -155,8 +155,9 @@ def _plan(self:Player, entries):
     new = [(e['content'], e['status']) for e in entries]
     fresh = [c for c,_ in new]!=[c for c,_ in self.plan]
     if fresh and new: self.screen.line('Plan', 'bold')
+    style = dict(completed='green', in_progress='cyan')
     for c,st in new:
-        if fresh or (c,st) not in self.plan: self.screen.line(f'{_boxes.get(st, "·")} {c}', dict(completed='green', in_progress='cyan').get(st), '  ')
+        if fresh or (c,st) not in self.plan: self.screen.line(f'{_boxes.get(st, "·")} {c}', style.get(st), '  ')
     self.plan = new
 
 # %% ../nbs/90b_ui.ipynb #ui-card
@@ -256,7 +257,8 @@ def wait(c, id, secs=float('inf')):
             if (secs := secs-.2)<=0: raise
 
 # %% ../nbs/90b_ui.ipynb #ui-play
-STOPS = dict(max_tokens='the answer was cut off at its length limit', max_turn_requests='the turn was stopped: too many steps', refusal='the model refused to go on')
+STOPS = dict(max_tokens='the answer was cut off at its length limit', max_turn_requests='the turn was stopped: too many steps',
+    refusal='the model refused to go on')
 
 def play(
     prompt, # what to ask

@@ -89,7 +89,9 @@ def _posted(self:Bridge, fut):
 @patch
 async def drain(self:Bridge, secs=1):
     "Wait until every post is done, at most `secs` seconds"
-    if fs := [asyncio.wrap_future(f) for f in list(self.posts)]: await asyncio.wait(fs, timeout=secs)
+    fs = [asyncio.wrap_future(f) for f in list(self.posts)]
+    for f in fs: f.add_done_callback(lambda f: f.cancelled() or f.exception()) # `_posted` has logged it
+    if fs: await asyncio.wait(fs, timeout=secs)
 
 # %% ../../nbs/editor/02_bridge.ipynb #bridge-off-loop
 async def off_loop(f, *args, **kw):

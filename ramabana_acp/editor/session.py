@@ -125,6 +125,7 @@ async def _permit(self:Session, ask):
         return verdict(plain(req.result()), opts) if req.done() else settled.result()
     finally:
         req.cancel()
+        req.add_done_callback(lambda f: f.cancelled() or f.exception()) # nobody waits for it any more
         self.waits.pop(ask.id, None)
 
 @patch

@@ -255,7 +255,9 @@ async def ask(wire, method, params):
     except asyncio.CancelledError:
         wire.notify('$/cancel_request', dict(requestId=id))
         raise
-    finally: wire.pending.pop(id, None)
+    finally:
+        wire.pending.pop(id, None)
+        if fut.done() and not fut.cancelled(): fut.exception() # read it here, for a caller that was cancelled at the same moment
 
 def lose_all(wire):
     "Fail every request of ours that still waits: the client is gone"
