@@ -7,7 +7,7 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/bench.html.md"""
 # %% auto #0
 __all__ = ['SCRIPT', 'Row', 'ROWS', 'SCALE', 'p_start', 'p_second', 'p_turns', 'p_chunks', 'p_long', 'p_idle', 'p_cancel',
            'p_gone', 'p_gone_term', 'p_cli', 'multiply', 'stock', 'timed', 'p_load', 'p_list', 'served', 'judge',
-           'table', 'measure', 'main']
+           'table', 'measure', 'parser', 'main']
 
 # %% ../nbs/93_bench.ipynb #bench-imports
 import argparse, json, os, platform, re, signal, statistics, subprocess, sys, threading, time
@@ -149,7 +149,8 @@ def p_cli(rig, who):
     "The commands that only print"
     def secs(*args):
         t = time.monotonic()
-        subprocess.run([*rig.cmds[who], *args], cwd=rig.ws, env=rig.env(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, timeout=30)
+        nul = subprocess.DEVNULL
+        subprocess.run([*rig.cmds[who], *args], cwd=rig.ws, env=rig.env(), stdin=nul, stdout=nul, check=True, timeout=30)
         return time.monotonic()-t
     return dict(help=secs('--help'), version=secs('--version'))
 
@@ -226,7 +227,8 @@ ROWS = [Row(*r) for r in [
 def served(rig):
     "What our agent says it can do with stored sessions"
     with Run(rig, 'ours') as c: caps = c.initialize().get('agentCapabilities') or {}
-    return {k for k,v in dict(load=caps.get('loadSession'), list=(caps.get('sessionCapabilities') or {}).get('list') is not None).items() if v}
+    can = dict(load=caps.get('loadSession'), list=(caps.get('sessionCapabilities') or {}).get('list') is not None)
+    return {k for k,v in can.items() if v}
 
 # %% ../nbs/93_bench.ipynb #bench-judge
 SCALE = {'ms':1e3, 'MB':2**-20, '×':1}
@@ -236,22 +238,31 @@ def judge(row, figs, errs=()):
     name,best = row.fig or row.key,max if row.stat=='max' else statistics.median
     ours,floor = [best(v) if (v := figs.get(w, {}).get(name)) else None for w in ('ours', row.floor)]
     why = next((errs[w, row.probe.__name__] for w in ('ours', row.floor) if (w, row.probe.__name__) in errs), None)
-    res = dict(row=row.key, measure=row.title, unit=row.unit, ours=ours, floor=floor, how=row.how, bound=row.bound, value=None, ok=None, why=why)
+    res = dict(row=row.key, measure=row.title, **{k:getattr(row, k) for k in ('unit','how','bound')}, ours=ours, floor=floor, value=None, ok=None, why=why)
     if why: return res|dict(ok=False)
     if ours is None: return res|dict(why='not measured on this system')
     v = ours if row.how=='abs' else ours/floor if row.how=='ratio' else ours-floor
     return res|dict(value=v, ok=v<=row.bound)
 
 # %% ../nbs/93_bench.ipynb #bench-print
+def _num(v, unit):
+    "A figure with its unit, three digits or so"
+    if v is None: return '–'
+    v *= SCALE[unit]
+    return f'{v:.{2 if abs(v)<10 else 1 if abs(v)<100 else 0}f} {unit}'
+
+def _line(j):
+    "The cells of one row"
+    times = f'{j["ours"]/j["floor"]:.2f} ×' if j['ours'] and j['floor'] else '–'
+    own = j['how']=='own' and j['value'] is not None
+    against = ('+' if j['value']>=0 else '')+_num(j['value'], j['unit']) if own else times
+    bound = f'{j["bound"]:g} ×' if j['how']=='ratio' else f'{"+" if j["how"]=="own" else ""}{j["bound"]*SCALE[j["unit"]]:g} {j["unit"]}'
+    verdict = 'ok' if j['ok'] else ': '.join(s for s in ('MISSED' if j['ok'] is False else '', j['why']) if s)
+    return j['measure'], _num(j['ours'], j['unit']), _num(j['floor'], j['unit']), against, f'≤ {bound}', verdict
+
 def table(js):
     "The judged rows as a Markdown table"
-    def num(j, v): return '–' if v is None else f'{v*SCALE[j["unit"]]:.{2 if v*SCALE[j["unit"]]<10 else 0 if v*SCALE[j["unit"]]>=100 else 1}f} {j["unit"]}'
-    def against(j):
-        if j['how']=='own' and j['value'] is not None: return f'{j["value"]*SCALE[j["unit"]]:+.1f} {j["unit"]}'
-        return f'{j["ours"]/j["floor"]:.2f} ×' if j['ours'] and j['floor'] else '–'
-    def bound(j): return f'≤ {j["bound"]:g} ×' if j['how']=='ratio' else f'≤ {"+" if j["how"]=="own" else ""}{j["bound"]*SCALE[j["unit"]]:g} {j["unit"]}'
-    def verdict(j): return 'ok' if j['ok'] else f'MISSED: {j["why"]}' if j['why'] and j['ok'] is False else j['why'] or 'MISSED'
-    rows = [('measure','ours','floor','against','bound',''), *((j['measure'], num(j, j['ours']), num(j, j['floor']), against(j), bound(j), verdict(j)) for j in js)]
+    rows = [('measure','ours','floor','against','bound',''), *map(_line, js)]
     ws = [max(len(r[i]) for r in rows) for i in range(6)]
     ls = ['| '+' | '.join(s.ljust(w) if i in (0,5) else s.rjust(w) for i,(s,w) in enumerate(zip(r, ws)))+' |' for r in rows]
     return '\n'.join([ls[0], '|'+'|'.join('-'*(w+1)+('-' if i in (0,5) else ':') for i,w in enumerate(ws))+'|', *ls[1:]])
@@ -273,31 +284,38 @@ def measure(rig, rows, repeat, note=lambda s: None):
             for k,v in got.items(): figs.setdefault(who, {}).setdefault(k, []).extend(v if isinstance(v, list) else [v])
     return figs, errs
 
-# %% ../nbs/93_bench.ipynb #bench-main
-def main(argv=None):
-    "Measure, print the table, return 1 when a bound is missed"
-    p = argparse.ArgumentParser('python -m ramabana_acp.bench', description='Measure the agent from the editor\'s end against the smallest agents that do the same.')
+# %% ../nbs/93_bench.ipynb #bench-parser
+def parser():
+    "The command's parser"
+    p = argparse.ArgumentParser('python -m ramabana_acp.bench', description="Measure the agent from the editor's end, and judge it by its bounds.")
     p.add_argument('--repeat', type=int, default=5, metavar='N', help='rounds (default: 5)')
     p.add_argument('--rows', metavar='A,B', help='only these: '+', '.join(r.key for r in ROWS))
     p.add_argument('--ours', metavar='CMD', help='the command to measure (default: this package)')
-    p.add_argument('--bench', metavar='DIR', help='a folder with fakellm.py and floor/ (default: $RAMABANA_BENCH, or shared/bench beside the project)')
+    p.add_argument('--bench', metavar='DIR', help='fakellm.py and floor/ (default: $RAMABANA_BENCH, or shared/bench beside the project)')
     p.add_argument('--short', action='store_true', help='the short form, even where such a folder is found')
     p.add_argument('--json', metavar='FILE', help='write every figure there too')
+    return p
+
+# %% ../nbs/93_bench.ipynb #bench-main
+def main(argv=None):
+    "Measure, print the table, return 1 when a bound is missed"
+    p,tty = parser(),sys.stderr.isatty()
     a = p.parse_args(argv)
     keys = a.rows.split(',') if a.rows else [r.key for r in ROWS]
     if bad := set(keys)-{r.key for r in ROWS}: p.error(f'no such row: {", ".join(sorted(bad))}')
-    tty = sys.stderr.isatty()
-    note = lambda s: sys.stderr.write(f'\r{s:60}' if tty else '')
-    with Rig(a.ours, None if a.short else find_bench(a.bench)) as rig:
+    try: bench = None if a.short else find_bench(a.bench)
+    except Err as e: p.error(str(e))
+    def note(s): sys.stderr.write(f'\r{s:60}\r' if tty else '')
+    with Rig(a.ours, bench) as rig:
         try: can = served(rig)
         except (Err, OSError) as e: p.exit(2, f'the agent does not answer initialize: {e}\n')
         rows = [r for r in ROWS if r.key in keys and (not r.needs or r.needs in can)]
         figs,errs = measure(rig, rows, a.repeat, note)
     note('')
     js = [judge(r, figs, errs) for r in rows]
-    load = os.getloadavg()[0]
-    print(f'\r{table(js)}\n\n{a.repeat} rounds against {rig.bench or "the short form"}; Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f}.')
-    if a.json: Path(a.json).write_text(json.dumps(dict(rows=js, figures=figs, load=load, python=platform.python_version(), bench=str(rig.bench or '')), indent=1))
+    about = dict(rounds=a.repeat, bench=str(bench or 'the short form'), python=platform.python_version(), cores=os.cpu_count(), load=round(os.getloadavg()[0], 1))
+    print(f'{table(js)}\n\n{a.repeat} rounds against {about["bench"]}; Python {about["python"]}, {about["cores"]} cores, load {about["load"]}.')
+    if a.json: Path(a.json).write_text(json.dumps(dict(about, rows=js, figures=figs), indent=1))
     return int(any(j['ok'] is False for j in js))
 
 if __name__=='__main__' and '__file__' in globals(): sys.exit(main())

@@ -63,11 +63,7 @@ def fill(a):
     "Stop reading, and have the agent write until its pipe is full; returns what `deaf` returns"
     hear = deaf(a)
     a.raw(b''.join(json.dumps(dict(jsonrpc='2.0', id=f'fill-{i}', method='_fill')).encode()+b'\n' for i in range(4000)))
-    def full():
-        n = waiting(a)
-        time.sleep(.05)
-        return n>1<<13 and waiting(a)==n
-    poll(full, 30)
+    poll(lambda: waiting(a)>1<<13 and settled(lambda: waiting(a), .05), 30)
     return hear
 
 def ends(a, got, how, record_property, bound):
@@ -145,3 +141,92 @@ def test_a_signal_while_the_process_still_loads_ends_it_without_a_word(tmp_path)
         assert p.returncode in (0,-sig) and not err.strip(), f'{sig!r} {delay} s after the first answer: code {p.returncode}: {err.decode()[-1500:]}'
         assert [strict(l)['id'] for l in [first, *out.splitlines(True)] if b'"id"' in l] in ([0],[0,1])
     with ThreadPoolExecutor(2) as ex: list(ex.map(run, [signal.SIGINT,signal.SIGTERM]*6, [0,0,.03,.03,.06,.06,.12,.12,.25,.25,.6,.6]))
+
+def test_many_signals_are_one_signal(models):
+    with agent(models=models, **LOCAL) as a:
+        got = reach(a, ['command','permission'])
+        while a.proc.poll() is None:
+            a.proc.send_signal(signal.SIGINT)
+            time.sleep(.002)
+        assert a.proc.wait(0)==0 and not a.offspring()
+        answered(a, got); untouched(got)
+
+def test_a_prompt_that_waits_for_the_library_is_answered_when_the_editor_leaves(tmp_path):
+    p = subprocess.Popen([*PYTHON, '--model', 'demo'], stdin=-1, stdout=-1, stderr=-1, env=clean_env(tmp_path))
+    try:
+        p.stdin.write(HELLO); p.stdin.flush()
+        sid = [json.loads(p.stdout.readline()) for _ in range(2)][1]['result']['sessionId']
+        say = lambda id, meth, **kw: p.stdin.write(json.dumps(dict(jsonrpc='2.0', id=id, method=meth, params=kw)).encode()+b'\n')
+        say(2, 'session/prompt', sessionId=sid, prompt=[dict(type='text', text='hi')])
+        say(3, 'session/close', sessionId='nobody')
+        out,err = p.communicate(timeout=10)
+    finally: p.kill(); p.wait()
+    got = [m for m in map(strict, out.splitlines(True)) if 'id' in m]
+    assert p.returncode==0 and not err, err.decode()
+    assert sorted(m['id'] for m in got)==[2,3] and next(m for m in got if m['id']==2).get('result')==dict(stopReason='cancelled'), got
+
+# ---- cancel
+
+@pytest.mark.parametrize('where', ['full','bare'])
+def test_law_4_cancel_answers_at_each_step_of_a_turn_and_nothing_runs_on(where, request, record_property):
+    a = request.getfixturevalue(where)
+    got = reach(a, [n for n in STEPS if where=='full' or n not in ('briefing','reading','writing')])
+    took = {}
+    for name,(s,id) in got.items():
+        t = time.monotonic()
+        s.cancel()
+        r = s.wait(id, 10)
+        took[name] = round(time.monotonic()-t, 3)
+        assert r==dict(stopReason='cancelled') and all(c['status']=='failed' for c in s.cards.values()), name
+    for k,v in took.items(): record_property(f'cancel {k} {where}', v)
+    assert max(took.values())<2.5, took
+    for s,_ in got.values(): poll(lambda: not s.ed.unreleased and not any(t.running for t in s.ed.terminals.values()), 5)
+    assert not a.offspring()
+    if where=='full': assert got['command'][0].ed.calls('terminal/kill')
+    untouched(got)
+    for name,(s,_) in got.items():
+        s.ed.answers.clear()
+        assert s.stop('again')=='end_turn' and s.said().endswith('ok'), name
+
+def test_a_terminal_that_opens_after_the_cancel_is_killed_and_released(full):
+    late = threading.Event()
+    s = full.session([*one('run_shell', command='touch up; sleep 30'), OK], answers={'terminal/create':lambda p: late.wait(20) and ...})
+    id = s.start()
+    s.until(lambda: s.ed.calls('terminal/create'))
+    s.cancel()
+    assert s.wait(id, 5)==dict(stopReason='cancelled') and s.card()['status']=='failed'
+    late.set()
+    poll(lambda: s.ed.terminals and not s.ed.unreleased and not any(t.running for t in s.ed.terminals.values()), 5)
+    assert s.stop()=='end_turn'
+
+# ---- an editor that is slow to read
+
+FLOOD = [*[dict(text='x'*60_000)]*250, dict(sleep=60)]
+def test_law_3_a_turn_cancelled_while_nobody_reads_says_nothing_after_its_answer(models, record_property):
+    with agent(models=models, **BARE) as a:
+        s = a.session([OK, FLOOD, OK])
+        s.stop()
+        rss,hear = memory(a.proc.pid),deaf(a)
+        id = s.start()
+        poll(lambda: waiting(a)>1<<13 and settled(lambda: memory(a.proc.pid)), 20)
+        n = len(models.closed)
+        s.cancel()
+        models.wait_closed(n+1, 10)
+        time.sleep(1.2) # whatever the turn does now, nobody sees it
+        record_property('MiB while nobody reads', (memory(a.proc.pid)-rss)>>20)
+        assert memory(a.proc.pid)-rss<100<<20
+        hear()
+        assert s.wait(id, 20)==dict(stopReason='cancelled')
+        assert s.stop()=='end_turn' and s.said().endswith('ok')
+
+def settled(f, secs=.4):
+    "Does `f()` stay the same for `secs` seconds?"
+    v = f()
+    time.sleep(secs)
+    return f()==v
+
+def memory(pid):
+    "Bytes of memory that process `pid` has now"
+    st = Path(f'/proc/{pid}/statm')
+    if st.exists(): return int(st.read_text().split()[1])*os.sysconf('SC_PAGE_SIZE')
+    return int(subprocess.run(['ps','-o','rss=','-p',str(pid)], capture_output=True, text=True).stdout)<<10

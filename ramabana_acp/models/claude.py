@@ -167,7 +167,7 @@ def finish(self:ClaudeReply):
     stop = _stops.get(self.stop) or ('calls' if any(p['type']=='call' for p in content) else 'end')
     return assistant(cut_last(content) if stop=='length' else content, stop, self.usage())
 
-# %% ../../nbs/models/03_claude.ipynb #f50d912d
+# %% ../../nbs/models/03_claude.ipynb #claude-claudeprovider
 _clients = {}
 
 class ClaudeProvider(Provider):

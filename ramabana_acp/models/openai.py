@@ -190,7 +190,7 @@ def _finished(kind, field, o):
     args,bad = arguments(''.join(o['args']) if o['obj'] is None else o['obj'])
     return call(o['id'], o['name'], args, bad or (None if o['name'] else 'the call names no tool'))
 
-# %% ../../nbs/models/04_openai.ipynb #d7ce87b8
+# %% ../../nbs/models/04_openai.ipynb #openai-openaiprovider
 _clients = {}
 
 class OpenAIProvider(Provider):

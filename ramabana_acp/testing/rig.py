@@ -111,7 +111,7 @@ def find_bench(named=None):
     d = Path(sys.modules['ramabana_acp'].__file__).parents[2]/'shared'/'bench'
     return d if is_bench(d) else None
 
-# %% ../../nbs/testing/02_rig.ipynb #rig-rig
+# %% ../../nbs/testing/02_rig.ipynb #rig-rig-2
 class Rig:
     "A workspace, an empty home, a model server and the agents under test, for `with`"
     def __init__(self,

@@ -29,7 +29,7 @@ def place(self:Search, path):
     try: return self.host.check(path or '.', must_exist=True, reading=True)
     except Missing as e: raise Missing(f"{e}.{near(self.host, self.host.check(path, reading=True))}") from None
 
-# %% ../../nbs/tools/03_search.ipynb #0474ec21
+# %% ../../nbs/tools/03_search.ipynb #search-ls-2
 @patch
 def ls(self:Search,
     path:str='.', # The folder, absolute or relative to the first open folder

@@ -174,7 +174,7 @@ def gated(self:Gate, name, args):
     "Does this call pass the gate at all?"
     return self.kind(name, args)!='free' or self.credential(name, args) or self.policy is not None or self.rule(name, args)=='deny'
 
-# %% ../../nbs/workspace/02a_gate.ipynb #3c0a4176
+# %% ../../nbs/workspace/02a_gate.ipynb #gate-policy
 @patch
 def _policy(self:Gate, name, args):
     "What the policy says; one that fails asks, and never allows"

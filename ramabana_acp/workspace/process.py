@@ -330,7 +330,7 @@ def _signame(code):
     try: return signal.Signals(code-128).name if code>128 else None
     except ValueError: return None
 
-# %% ../../nbs/workspace/01_process.ipynb #5a19c565
+# %% ../../nbs/workspace/01_process.ipynb #process-run-2
 def run(
     command, # what the shell gets, as it is
     cwd=None, # where; the folder of this process if None
