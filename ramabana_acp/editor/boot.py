@@ -8,8 +8,8 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/editor/boot.html.md"""
 __all__ = ['OPTS', 'refuse', 'quick', 'boot', 'kill_commands']
 
 # %% ../../nbs/editor/09_boot.ipynb #boot-imports
-import os, sys
-from ..core import Err, log
+import os, signal, sys
+from ..core import log
 from .hello import Start, handshake
 from .wire import Wire, take_stdio
 
@@ -40,6 +40,7 @@ def quick(argv):
 def boot(root='.', model=None, web=True, vault=False, pii='off', pii_ner=False, cfg=None):
     "Serve ACP on stdin and stdout until the editor closes it; never returns"
     if why := refuse(vault=vault, pii=pii, pii_ner=pii_ner): sys.stderr.write(f'ramabana-acp: {why}\n'); sys.exit(2)
+    for s in (signal.SIGINT,signal.SIGTERM): signal.signal(s, signal.SIG_DFL) # nothing to tidy up until `serve` has its own
     start = Start(model, cfg)
     wire = Wire(*take_stdio(), on_hello=lambda p: handshake(p, start)).start()
     import asyncio
@@ -54,6 +55,7 @@ def boot(root='.', model=None, web=True, vault=False, pii='off', pii_ner=False, 
         import traceback
         log('the server stopped', error=traceback.format_exc(limit=-6))
         code = 1
+    for s in (signal.SIGINT,signal.SIGTERM): signal.signal(s, signal.SIG_IGN)
     wire.out.flush(.5)
     kill_commands()
     sys.stderr.flush()
