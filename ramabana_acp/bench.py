@@ -238,7 +238,8 @@ def judge(row, figs, errs=()):
     name,best = row.fig or row.key,max if row.stat=='max' else statistics.median
     ours,floor = [best(v) if (v := figs.get(w, {}).get(name)) else None for w in ('ours', row.floor)]
     why = next((errs[w, row.probe.__name__] for w in ('ours', row.floor) if (w, row.probe.__name__) in errs), None)
-    res = dict(row=row.key, measure=row.title, **{k:getattr(row, k) for k in ('unit','how','bound')}, ours=ours, floor=floor, value=None, ok=None, why=why)
+    res = dict(row=row.key, measure=row.title, unit=row.unit, how=row.how, bound=row.bound, ours=ours, floor=floor)
+    res |= dict(value=None, ok=None, why=why)
     if why: return res|dict(ok=False)
     if ours is None: return res|dict(why='not measured on this system')
     v = ours if row.how=='abs' else ours/floor if row.how=='ratio' else ours-floor
@@ -287,7 +288,7 @@ def measure(rig, rows, repeat, note=lambda s: None):
 # %% ../nbs/93_bench.ipynb #bench-parser
 def parser():
     "The command's parser"
-    p = argparse.ArgumentParser('python -m ramabana_acp.bench', description="Measure the agent from the editor's end, and judge it by its bounds.")
+    p = argparse.ArgumentParser('python -m ramabana_acp.bench', description="Measure the agent from the editor's end.")
     p.add_argument('--repeat', type=int, default=5, metavar='N', help='rounds (default: 5)')
     p.add_argument('--rows', metavar='A,B', help='only these: '+', '.join(r.key for r in ROWS))
     p.add_argument('--ours', metavar='CMD', help='the command to measure (default: this package)')
@@ -313,8 +314,9 @@ def main(argv=None):
         figs,errs = measure(rig, rows, a.repeat, note)
     note('')
     js = [judge(r, figs, errs) for r in rows]
-    about = dict(rounds=a.repeat, bench=str(bench or 'the short form'), python=platform.python_version(), cores=os.cpu_count(), load=round(os.getloadavg()[0], 1))
-    print(f'{table(js)}\n\n{a.repeat} rounds against {about["bench"]}; Python {about["python"]}, {about["cores"]} cores, load {about["load"]}.')
+    about = dict(rounds=a.repeat, bench=str(bench or 'the short form'), python=platform.python_version(), cores=os.cpu_count())
+    about['load'] = round(os.getloadavg()[0], 1)
+    print(table(js), '\n{rounds} rounds against {bench}; Python {python}, {cores} cores, load {load}.'.format(**about), sep='\n')
     if a.json: Path(a.json).write_text(json.dumps(dict(about, rows=js, figures=figs), indent=1))
     return int(any(j['ok'] is False for j in js))
 

@@ -184,7 +184,7 @@ def _umask():
 # %% ../nbs/00_core.ipynb #core-log-code
 def log(msg, **kw):
     "One redacted line on standard error, and in the file that `RAMABANA_LOG` names"
-    s = time.strftime('%H:%M:%S ')+redact(one_line(' '.join([msg, *(f'{k}={v}' for k,v in kw.items())]), 2000))+'\n'
+    s = time.strftime('%H:%M:%S ')+one_line(redact(' '.join([msg, *(f'{k}={v}' for k,v in kw.items())])), 2000)+'\n'
     try: _stderr(s)
     except (OSError, ValueError, AttributeError): pass
     if p := os.environ.get('RAMABANA_LOG'): _append(p, s)

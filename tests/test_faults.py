@@ -230,3 +230,171 @@ def memory(pid):
     st = Path(f'/proc/{pid}/statm')
     if st.exists(): return int(st.read_text().split()[1])*os.sysconf('SC_PAGE_SIZE')
     return int(subprocess.run(['ps','-o','rss=','-p',str(pid)], capture_output=True, text=True).stdout)<<10
+
+# ---- the model's server breaks off
+
+class Both(Models):
+    "A model server that finds the folder in the system prompt of either dialect"
+    def route(self, body): return super().route({**body, 'messages':[dict(content=body['system']), *body['messages']]} if 'system' in body else body)
+
+@pytest.fixture
+def both():
+    with Both() as m: yield m
+
+DIALECTS = dict(openai=Chat, anthropic=Messages)
+def answer(dialect, name):
+    "The events of an answer that thinks, talks and calls a tool, as bytes"
+    d = DIALECTS[dialect](dict(model='m', stream_options=dict(include_usage=True)), 0)
+    b = d.start()+d.think(dict(think='hm'))+d.text(dict(text='I write '))+d.text(dict(text='it.'))
+    b += d.tool(dict(tool='create_file', id='c1', args=dict(path=name, text='whole'), pieces=3))+d.finish('calls')
+    return [e+b'\n\n' for e in b.split(b'\n\n')[:-1]]
+
+def cut_at(dialect, tries):
+    "An entry that breaks off as its prompt says, `cut EVENTS HOW`, and does better the second time"
+    def play(body):
+        m = re.search(r'cut (\d+) (\w+)', json.dumps(body['messages'][-1]))
+        if not m or m[0] in tries: return [dict(text='whole')]
+        tries.add(m[0])
+        b = b''.join(answer(dialect, f'{m[1]}-{m[2]}.txt')[:int(m[1])])
+        return [dict(raw=b), dict(close=True) if m[2]=='close' else dict(cut=m[2])]
+    return play
+
+def breaks(s, dialect, how):
+    "Break off after each number of events, in one session"
+    evs = answer(dialect, '0-close.txt')
+    last = max(i for i,e in enumerate(evs) if b'arguments' in e or b'input_json_delta' in e)+1 # with these many the call has all its arguments
+    for k in range(len(evs)+1):
+        said,prompt = len(s.said()),f'cut {k} {how}'
+        try: r = s.wait(s.a.send('session/prompt', dict(sessionId=s.sid, prompt=[dict(type='text', text=prompt)]), id=f'{s.sid} {prompt}'))
+        except Remote as e: r = e
+        made,said = s.read(f'{k}-{how}.txt'),s.said()[said:]
+        if isinstance(r, Remote):
+            assert r.code==-32603 and r.data['code']=='turn_failed' and r.data['kind'] in ('cut','network','protocol') and '\n' not in str(r) and len(str(r))>20, (prompt, r.data)
+            assert made is None and 'I write it.'.startswith(said), prompt
+        elif made is None: assert k<last and r['stopReason']=='end_turn' and said=='whole', (prompt, said) # it was asked again
+        else: assert k>=last and made=='whole' and said=='I write it.whole', prompt
+        if k==len(evs): assert made=='whole'
+    return len(evs)
+
+@pytest.mark.parametrize('dialect', DIALECTS)
+def test_a_model_server_that_breaks_off_at_any_event_never_runs_half_a_call_and_the_session_goes_on(dialect, both):
+    env = dict(OPENAI_BASE_URL=f'{both.base}/v1', OPENAI_API_KEY='sk-test-0123456789abcdef', ANTHROPIC_BASE_URL=both.base, ANTHROPIC_API_KEY='sk-test-0123456789abcdef')
+    with agent('--model', f'{dialect}/some-model', env=env, **BARE) as a:
+        a.models = both
+        hows = ('fin','rst','close')
+        ss = [a.session([cut_at(dialect, set())]*200, permit='allow_always') for _ in hows]
+        with ThreadPoolExecutor(3) as ex: assert min(ex.map(breaks, ss, [dialect]*3, hows))>=11
+        for s in ss: assert s.stop('and now?')=='end_turn'
+
+# ---- our own process is killed, and our own code fails
+
+DIES = '''
+import os, runpy, time
+at = os.environ['DIE_AT']
+def stop(name, f, after=False):
+    def g(*a, **kw):
+        if name!=at: return f(*a, **kw)
+        if after: f(*a, **kw)
+        open(os.path.join(os.environ['HOME'], 'there'), 'w').close()
+        time.sleep(60)
+    return g
+os.fsync = stop('before the sync', os.fsync)
+os.replace = stop('after the exchange', stop('before the exchange', os.replace), True)
+runpy.run_module('ramabana_acp', run_name='__main__')
+'''
+def test_kill_9_leaves_the_old_file_or_the_new_one():
+    old,new = 'old\n'+'a line\n'*100_000,'new\n'+'a line\n'*100_000
+    def run(at):
+        with agent(cmd=[sys.executable,'-c',DIES], env=dict(DIE_AT=at), rc=None, script=one('edit_file', path='a.txt', old='old', new='new'), **BARE) as a:
+            s = a.session(files={'a.txt':old})
+            s.start()
+            poll(lambda: (a.home/'there').exists(), 30)
+            a.proc.kill()
+            a.proc.wait(5)
+            assert s.read('a.txt')==(new if at=='after the exchange' else old), at
+            assert len([p for p in s.root.iterdir() if p.name!='a.txt'])<=(at!='after the exchange'), at
+            return [p.name for p in s.root.iterdir()]
+    with ThreadPoolExecutor(3) as ex: left = list(ex.map(run, ['before the sync','before the exchange','after the exchange']))
+    assert all(n=='a.txt' or n.startswith('.a.txt.') and n.endswith('.tmp') for ns in left for n in ns)
+
+KEY,TOKEN = 'correct-horse-battery-staple','sk-ant-api03-never0seen0before'
+HOUSE = r'''
+import asyncio, os, subprocess, sys
+from ramabana_acp import AcpAgent, mk_agent, serve
+from ramabana_acp.config import Config
+from ramabana_acp.core import daemon
+from ramabana_acp.tools.tool import Tool
+WHAT = f"https://me:{Config.load().key('HOUSE_KEY')}@host says no: Authorization: Bearer {os.environ['UNKNOWN']}, x-api-key={os.environ['UNKNOWN']}"
+def boom(*args, **kw):
+    try: raise KeyError(WHAT)
+    except KeyError as e: raise RuntimeError(f'twice: {WHAT}\nand on a second line: {WHAT}') from e
+def breaks():
+    "Break"
+    boom()
+def loud():
+    "Be loud"
+    print('hi'); sys.stdout.write('\x1b]0;t\x07'); sys.stdout.flush(); os.write(1, b'123\n')
+    pid = os.fork()
+    if not pid:
+        try: os.write(1, f"fork {os.readlink('/proc/self/fd/1') if os.path.exists('/proc/self/fd/1') else ''}\n".encode())
+        finally: os._exit(0)
+    os.waitpid(pid, 0)
+    os.system('printf from-a-shell; echo')
+    return subprocess.run(['sh','-c','echo to-stderr >&2; ls -l /proc/self/fd /proc/$$/fd'], close_fds=False, stdout=subprocess.PIPE, text=True).stdout
+def at(where, agent, host):
+    if where=='stream': agent.stream = boom
+    if where=='thread': agent.on_thought = None; was = agent.stream; agent.stream = lambda *a, **kw: (daemon(boom).join(), was(*a, **kw))[1]
+    if where=='provider': agent._provider = type('P', (), dict(stream=boom))()
+    if where=='briefing': host.read = boom
+    if where=='gate': agent.approvals.request = boom
+    if where=='command': agent.command = boom
+    if where=='announce': agent.commands = boom
+    if where=='close': host.close = boom
+    if where=='plan': agent.activity.start = boom
+    agent.tools.update(breaks=Tool(breaks, 'tool'), loud=Tool(loud, 'tool'))
+def mk(roots, **kw):
+    where = os.path.basename(roots[0])
+    if where=='new': boom()
+    res = mk_agent(roots, **kw)
+    at(where, *res)
+    return res
+asyncio.run(serve(AcpAgent(model='scripted/'+os.environ['HOME']+'/script.json', mk=mk)))
+'''
+@pytest.fixture
+def house(tmp_path):
+    "The command of an agent with careless code in it"
+    (tmp_path/'house.py').write_text(HOUSE)
+    return [sys.executable, tmp_path/'house.py']
+
+def test_law_9_an_exception_that_holds_a_secret_tells_it_to_nobody(house, tmp_path):
+    env = dict(HOUSE_KEY=KEY, UNKNOWN=TOKEN, RAMABANA_LOG=tmp_path/'log')
+    script = [[tool('breaks'), tool('create_file', 't2', path='x', text='y')], [dict(text='ok')]]
+    with agent(cmd=house, env=env, script=script, rc=None, traceback=True, **BARE) as a:
+        def session(where): return a.session(root=a.home/'ws'/where)
+        with pytest.raises(Remote) as e: session('new')
+        assert e.value.code==-32603
+        for where in ('tool','stream','thread','provider','briefing','gate','announce','plan'):
+            s = session(where)
+            try: assert s.stop()=='end_turn', where
+            except Remote as e: assert e.code==-32603 and e.data['code']=='turn_failed' and len(str(e))>10, where
+        for prompt,where in (('/help','command'),('go','close')):
+            s = session(where)
+            try: s.prompt(prompt)
+            except Remote as e: assert e.data['code']=='turn_failed', where
+        with pytest.raises(Remote) as e: s.close()
+        assert e.value.code==-32603
+        assert a.session(root=a.home/'ws/last').stop()=='end_turn'
+        a.close(5)
+        told = dict(wire=b''.join(l for _,l in a.lines).decode(), stderr=a.stderr, log=(tmp_path/'log').read_text())
+        for k,v in told.items():
+            for s in (KEY, TOKEN, TOKEN[7:]): assert s not in v, f'{k}: …{v[max(v.index(s)-600,0):v.index(s)+100]}'
+        assert 'says no' in told['wire'] and 'says no' in told['stderr'] # so it was really there to be told
+        assert 'Traceback' not in told['wire'] and '.py' not in told['wire']
+
+def test_C007_C008_a_tool_that_prints_and_forks_writes_into_the_log(house):
+    with agent(cmd=house, env=dict(HOUSE_KEY=KEY, UNKNOWN=TOKEN), script=one('loud'), rc=None, **BARE) as a:
+        inos = [f'pipe:[{os.fstat(f.fileno()).st_ino}]' for f in (a.proc.stdin, a.proc.stdout)]
+        s = a.session()
+        assert s.stop()=='end_turn' and s.card()['status']=='completed'
+        for w in ('hi','123','fork','from-a-shell','to-stderr'): a.until_log(w)
+        if sys.platform.startswith('linux'): assert 'pipe:[' in s.card()['rawOutput']['text'] and not any(i in a.stderr+str(s.cards) for i in inos)

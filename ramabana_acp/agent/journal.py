@@ -162,7 +162,7 @@ class Journal:
         self.dir,self.disk,self.program = str(dir),disk or Disk(),program
         self.path = os.path.join(self.dir, 'transcript.jsonl')
         self.lines,self.files,self.out,self.good = [],{},0,0
-        self.fd,self.lock,self.trouble,self.mending,self.readonly,self.mu = None,None,None,None,'',threading.RLock()
+        self.fd,self.lock,self.trouble,self.mending,self.readonly,self.made,self.mu = None,None,None,None,'',False,threading.RLock()
 
 # %% ../../nbs/agent/01b_journal.ipynb #journal-load
 @patch
@@ -188,8 +188,8 @@ def _aside(self:Journal, bad):
     "Keep bad pieces where a person can look at them; nothing is thrown away"
     fd = private_file(os.path.join(self.dir, 'quarantine.jsonl'))
     try:
-        for pos,b in bad:
-            self.disk.write(fd, line(dict(k='bad', at=round(time.time(), 3), offset=pos, bytes=b.decode('utf-8', 'surrogateescape'))), 'quarantine.jsonl')
+        rows = [dict(k='bad', at=round(time.time(), 3), offset=pos, bytes=b.decode('utf-8', 'surrogateescape')) for pos,b in bad]
+        self.disk.write(fd, b''.join(map(line, rows)), 'quarantine.jsonl')
         self.disk.sync(fd, 'quarantine.jsonl')
     finally: os.close(fd)
 
@@ -209,6 +209,7 @@ def ready(self:Journal):
     self.mend()
     new = not os.path.exists(self.path)
     fd = private_file(self.path)
+    self.made = self.made or new
     if new: self.disk.folder(self.dir)
     self.fd = fd
 
@@ -243,8 +244,8 @@ def sync(self:Journal):
             if not os.fstat(self.fd).st_nlink: raise FileNotFoundError(errno.ENOENT, "the session's file was deleted", self.path)
             self.disk.sync(self.fd, 'transcript.jsonl')
         except (OSError,Err) as e:
-            self.trouble = e
-            raise NotSaved(f"This conversation is not being saved: {one_line(getattr(e, 'strerror', None) or str(e))}.", dir=self.dir) from None
+            self.trouble,why = e,one_line(getattr(e, 'strerror', None) or str(e))
+            raise NotSaved(f'This conversation is not being saved: {why}.', dir=self.dir) from None
         self.good += sum(map(len, self.lines))
         self.lines,self.out,self.trouble = [],0,None
 
@@ -293,7 +294,7 @@ def close(self:Journal):
     with self.mu:
         if self.lock is not None:
             with suppress(OSError): os.ftruncate(self.lock, 0)
-            if not self.good: shutil.rmtree(self.dir, ignore_errors=True)
+            if self.made and not self.good: shutil.rmtree(self.dir, ignore_errors=True)
         for fd in (self.fd, self.lock):
             if fd is not None: os.close(fd)
         self.fd = self.lock = None

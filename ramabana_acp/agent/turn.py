@@ -171,7 +171,7 @@ def failure(e):
         s = f'{type(e).__name__}: {e}'
         log('a turn failed', error=s)
     if kind=='cut': s += '. What arrived is kept; "go on" continues it'
-    said = clip_bytes(redact(one_line(s, 4096)), 2048)
+    said = clip_bytes(one_line(redact(s), 4096), 2048)
     return TurnFailed(said, kind=kind, status=getattr(e, 'status', None), retryable=bool(getattr(e, 'retryable', False)))
 
 # %% ../../nbs/agent/04_turn.ipynb #turn-slim

@@ -8,7 +8,7 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/editor/host.html.md"""
 __all__ = ['READ_WAIT', 'EditorHost', 'mk_agent']
 
 # %% ../../nbs/editor/03_host.ipynb #host-imports
-import os, signal
+import asyncio, os, signal
 from fastcore.basics import patch
 from ..core import Cancelled, InvalidParams, ToolError, log, one_line
 from ..workspace.text import Text
@@ -87,10 +87,20 @@ def _terminal(self:EditorHost, command, d):
     "Open a terminal for `command` in folder `d` and show it on the card; its id"
     from ramabana_acp.workspace.process import ENV, env_for
     env = [dict(name=k, value=v) for k,v in {**ENV, **env_for(command)}.items() if k!='TERM']
-    r = self._editor('create_terminal', 30, command=os.environ.get('SHELL') or '/bin/sh', args=['-c', command], cwd=str(self.spell(d)), env=env, output_byte_limit=1<<20)
-    tid = r.get('terminalId')
+    kw = dict(command=os.environ.get('SHELL') or '/bin/sh', args=['-c', command], cwd=str(self.spell(d)), env=env, output_byte_limit=1<<20)
+    tid = (plain(self.br.call(self._opened(**kw), 30)) or {}).get('terminalId')
     if tid and self.act: self.on_terminal(self.act, tid)
     return tid
+
+@patch
+async def _opened(self:EditorHost, **kw):
+    "Open a terminal; one that opens when nobody waits any more is killed and released"
+    def late(f):
+        if f.cancelled() or f.exception() or not (tid := (plain(f.result()) or {}).get('terminalId')): return
+        for m in ('kill_terminal','release_terminal'): self._done(tid, m)
+    req = asyncio.ensure_future(self.br.conn.create_terminal(session_id=self.br.sid, **kw))
+    try: return await asyncio.shield(req)
+    except asyncio.CancelledError: req.add_done_callback(late); raise
 
 @patch
 def _done(self:EditorHost, tid, method):

@@ -10,7 +10,7 @@ __all__ = ['Turn', 'Session', 'options', 'verdict', 'is_command', 'check_media']
 # %% ../../nbs/editor/06_session.ipynb #session-imports
 import asyncio, os, re, threading
 from fastcore.basics import patch
-from ..core import Cancelled, Err, InvalidParams, Token, TurnFailed, daemon, log, new_id, one_line, redact, visible
+from ..core import Cancelled, Err, InvalidParams, Token, TurnFailed, daemon, log, new_id, one_line, visible
 from ..models.messages import mime_of
 from .bridge import DFLT_TIMEOUT, Bridge, off_loop, plain
 from .blocks import blocks, unbase64
@@ -59,8 +59,8 @@ def send(self:Session, update):
     "Hand `update` to the editor, from the turn's thread"
     if not self.speaks(): return
     w = getattr(self.conn, 'wire', None)
-    if w and not w.out.room(): raise ConnectionError('the editor does not read')
-    self.br.post(self.conn.session_update(session_id=self.sid, update=update))
+    if w and not w.out.room(self.turn.tok): raise ConnectionError('the editor does not read')
+    if self.speaks(): self.br.post(self.conn.session_update(session_id=self.sid, update=update))
 
 @patch
 def _thought(self:Session, s, mid=None): self.send(up.chunk(s, mid, 'agent_thought'))
@@ -205,7 +205,7 @@ def _work(self:Session, t, text, media, end):
     except Cancelled: t.tok.cancel()
     except Exception as e:
         import traceback
-        log('a turn failed', error=redact(traceback.format_exc(limit=-4)))
+        log('a turn failed', error=traceback.format_exc(limit=-4))
         t.error = TurnFailed(f'the turn failed: {type(e).__name__}', kind='internal')
     finally:
         try:

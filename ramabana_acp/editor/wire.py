@@ -83,9 +83,14 @@ class Outbox:
             self.cv.notify_all()
     def wait(self, ready, timeout):
         with self.cv: return self.cv.wait_for(lambda: ready() or self.broken, timeout)
-    def room(self, most=8<<20, timeout=60):
-        "Wait until less than `most` bytes are queued; False when the editor reads nothing for `timeout` seconds"
-        return self.size<most or self.wait(lambda: self.size<most, timeout)
+    def room(self, tok, most=8<<20, timeout=60):
+        "Wait until less than `most` bytes are queued or `tok` is thrown; False when the editor reads nothing for `timeout` seconds"
+        if self.size<most: return True
+        off = tok.on(self.poke)
+        try: return self.wait(lambda: self.size<most or tok.cancelled, timeout)
+        finally: off()
+    def poke(self):
+        with self.cv: self.cv.notify_all()
     def flush(self, timeout=1):
         "Wait until all is written; False if that takes longer than `timeout` seconds"
         return self.wait(lambda: not self.size, timeout)
@@ -129,7 +134,7 @@ class Inbox:
 def reply(id, result=None, error=None):
     "A response: `result`, or the error object of an `Err`"
     if error is None: return dict(jsonrpc='2.0', id=id, result={} if result is None else result)
-    o = dict(code=error.code, message=redact(one_line(str(error), 2000)) or 'Error')
+    o = dict(code=error.code, message=one_line(redact(str(error)), 2000) or 'Error')
     return dict(jsonrpc='2.0', id=id, error=o|(dict(data=error.data) if error.data else {}))
 
 def idkey(id): return f'{type(id).__name__}:{id}'

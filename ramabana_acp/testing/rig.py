@@ -22,22 +22,22 @@ def say(kind, **o):
 def reply(body):
     "The events that answer a chat request, as the directive in its last prompt says"
     ms = body['messages']
-    i = max(i for i,m in enumerate(ms) if m['role']=='user' and '[[bench ' in json.dumps(m['content']))
-    kind,*o = re.findall(r'\[\[bench ([^]]+)\]\]', json.dumps(ms[i]['content']))[-1].split()
+    i = next(i for i in reversed(range(len(ms))) if ms[i]['role']=='user' and '[[bench ' in str(ms[i]['content']))
+    kind,*o = re.findall(r'\[\[bench ([^]]+)\]\]', str(ms[i]['content']))[-1].split()
     o,step = dict(s.split('=', 1) for s in o),sum(m['role']=='tool' for m in ms[i:])
     if kind=='chunks': return [dict(text=f'{n} '.ljust(int(o['size'])-1, '.')+'\n') for n in range(int(o['n']))]
     if kind=='paced': return [e for n in range(int(o['n'])) for e in (dict(text=f'<{n}> '), dict(sleep=float(o['delay'])))]
     ops = o.get('ops', '').split(',')*int(o.get('rep', 1)) if kind=='steps' else []
     if step>=len(ops): return [dict(text=s) for s in ('Hello ','from ','the ','fake ','model.')]
-    how = dict(read=('view_file', dict(path=f"{o['dir']}/src_{step:03d}.txt")), run=('run_shell', dict(command=o.get('cmd', '').replace('+', ' '))))
-    name,args = how[ops[step]]
+    if ops[step]=='read': name,args = 'view_file',dict(path=f"{o['dir']}/src_{step:03d}.txt")
+    else: name,args = 'run_shell',dict(command=o['cmd'].replace('+', ' '))
     return [dict(text=f'Step {step}. '), dict(tool=name, args=args, id=f'call-{time.monotonic_ns()}')]
 
 # %% ../../nbs/testing/02_rig.ipynb #rig-serve
 def serve():
     "Play the model until stdin closes; prints the port first"
     from ramabana_acp.testing.models import FakeModel
-    with FakeModel([reply]*100_000) as m:
+    with FakeModel([reply]*100_000, strict=False) as m:
         print(json.dumps(dict(port=int(m.base.rsplit(':', 1)[1]))), flush=True)
         sys.stdin.read()
 
@@ -111,7 +111,7 @@ def find_bench(named=None):
     d = Path(sys.modules['ramabana_acp'].__file__).parents[2]/'shared'/'bench'
     return d if is_bench(d) else None
 
-# %% ../../nbs/testing/02_rig.ipynb #rig-rig-2
+# %% ../../nbs/testing/02_rig.ipynb #rig-rig
 class Rig:
     "A workspace, an empty home, a model server and the agents under test, for `with`"
     def __init__(self,
@@ -124,7 +124,8 @@ class Rig:
         f = str(bench/'floor'/'sdk_agent.py' if bench else self.dir/'floor.py')
         floor = dict(echo=['--llm','none'], lazy=['--llm','openai','--lazy']) if bench else dict(echo=['echo'], lazy=['lazy'])
         self.cmds = dict(ours=ours, **{k:[py,f,*v] for k,v in floor.items()})
-        self.model = [py, str(bench/'fakellm.py'), '--until-eof'] if bench else [py,'-c','from ramabana_acp.testing.rig import serve; serve()']
+        fake = 'from ramabana_acp.testing.rig import serve; serve()'
+        self.model = [py, str(bench/'fakellm.py'), '--until-eof'] if bench else [py,'-c',fake]
     def __enter__(self):
         self.ws.mkdir()
         (self.dir/'floor.py').write_text(FLOOR)
@@ -141,7 +142,8 @@ class Rig:
         h = self.dir/home
         (h/'tmp').mkdir(parents=True, exist_ok=True)
         xdg = {f'XDG_{k}_HOME':str(h/v) for k,v in dict(CONFIG='.config', STATE='.state', DATA='.data', CACHE='.cache').items()}
-        return dict(PATH=os.environ.get('PATH', os.defpath), HOME=str(h), TMPDIR=str(h/'tmp'), LANG='C.UTF-8', TERM='dumb', SHELL='/bin/sh', **xdg,
+        shell = dict(PATH=os.environ.get('PATH', os.defpath), LANG='C.UTF-8', TERM='dumb', SHELL='/bin/sh')
+        return dict(shell, HOME=str(h), TMPDIR=str(h/'tmp'), **xdg,
             NO_PROXY='127.0.0.1', OPENAI_API_KEY='sk-bench', OPENAI_BASE_URL=f'http://127.0.0.1:{self.port}/v1')
 
 # %% ../../nbs/testing/02_rig.ipynb #rig-run
@@ -149,7 +151,8 @@ class Run(Client):
     "An agent process that is timed from its start"
     def __init__(self, rig, who, home='home'):
         self.rig,self.t0,self.seen = rig,time.monotonic(),[]
-        super().__init__(rig.cmds[who], rig.ws, rig.env(home), on_update=lambda sid, u: self.seen.append((time.monotonic(), u)), on_request=self.serve)
+        super().__init__(rig.cmds[who], rig.ws, rig.env(home), self.update, self.serve)
+    def update(self, sid, u): self.seen.append((time.monotonic(), u))
     def serve(self, meth, p):
         "Play the editor"
         if meth=='fs/read_text_file': return dict(content=Path(p['path']).read_text())

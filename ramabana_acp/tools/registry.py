@@ -90,12 +90,12 @@ def where(t, args, host, change=None):
 def explain(e, name):
     "What exception `e` of tool `name` means, in one line for the model"
     if isinstance(e, ToolError): return str(e)
-    if isinstance(e, Err): return redact(one_line(str(e), 1000))
+    if isinstance(e, Err): return one_line(redact(str(e)), 1000)
     if isinstance(e, OSError) and e.strerror:
-        return redact(one_line(f"{e.strerror}{f': {e.filename}' if e.filename else ''}", 1000))
+        return one_line(redact(f"{e.strerror}{f': {e.filename}' if e.filename else ''}"), 1000)
     at = traceback.extract_tb(e.__traceback__)[-1:]
     log('a tool failed', tool=name, error=f'{type(e).__name__}: {e}', at=', '.join(f'{f.filename}:{f.lineno}' for f in at))
-    return redact(one_line(f'{name} failed: {type(e).__name__}: {e}', 1000))
+    return one_line(redact(f'{name} failed: {type(e).__name__}: {e}'), 1000)
 
 # %% ../../nbs/tools/06_registry.ipynb #registry-consent
 def gated(t, args, approvals):
