@@ -279,7 +279,7 @@ def measure(rig, rows, repeat, note=lambda s: None):
             note(f'round {i+1} of {repeat}: {probe.__name__[2:]}, {who}')
             try: got = probe(rig, who)
             except (Err, OSError, subprocess.SubprocessError, LookupError) as e:
-                if i>=0: errs[who, probe.__name__] = f'{type(e).__name__}: {e}'[:300]
+                if i>=0: errs[who, probe.__name__] = f'{who}: {type(e).__name__}: {e}'[:300]
                 continue
             if i<0: continue
             for k,v in got.items(): figs.setdefault(who, {}).setdefault(k, []).extend(v if isinstance(v, list) else [v])

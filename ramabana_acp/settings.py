@@ -59,9 +59,12 @@ def _goal(data, path, value=None, prune=True):
 # %% ../nbs/01b_settings.ipynb #settings-lines
 def _pair(key):
     "Matches a line that may set `key`: what is before the value, the value, what is behind it"
-    return re.compile(rf'''([ \t]*(?:[^=#\n]*\.)?["']?{re.escape(key)}["']?[ \t]*=[ \t]*)("(?:\\.|[^"\\\n])*"|'[^'\n]*'|[^#\n]*?)([ \t]*(?:\#[^\n]*)?\r?\n?)\Z''')
+    name = rf'''([ \t]*(?:[^=#\n]*\.)?["']?{re.escape(key)}["']?[ \t]*=[ \t]*)'''
+    return re.compile(name+r'''("(?:\\.|[^"\\\n])*"|'[^'\n]*'|[^#\n]*?)([ \t]*(?:\#[^\n]*)?\r?\n?)\Z''')
 
 def _bare(k): return k if re.fullmatch('[A-Za-z0-9_-]+', k) else json.dumps(k, ensure_ascii=False)
+
+def _dotted(path): return '.'.join(map(_bare, path))
 
 def _lines(text): return re.findall(r'[^\n]*\n|[^\n]+', text)
 
@@ -81,8 +84,8 @@ def _puts(text, path, value):
     heads = [i for i,l in enumerate(ls) if l.lstrip()[:1]=='[']
     if len(path)>1:
         for i in heads: yield _insert(ls, i+1, line, nl)
-        yield _insert(ls, len(ls), f'{nl if ls else ""}[{".".join(map(_bare, path[:-1]))}]{nl}{line}', nl)
-        return
+        yield _insert(ls, len(ls), f'{nl if ls else ""}[{_dotted(path[:-1])}]{nl}{line}', nl)
+        line = f'{_dotted(path)} = {val}{nl}'
     i = heads[0] if heads else len(ls)
     while heads and i and ls[i-1].lstrip()[:1]=='#': i -= 1 # the comment above a table belongs to it
     yield _insert(ls, i, line+(nl if heads and (not i or not ls[i-1].strip()) else ''), nl)
@@ -98,7 +101,7 @@ def put_toml(text, path, value, where='config.toml'):
     "The TOML `text` with the string `value` at `path`, a tuple of keys; raises `Err`"
     goal = _goal(parse_toml(text, where), path, value)
     if (res := next((t for t in _puts(text, path, value) if _says(t, goal)), None)) is not None: return res
-    raise Err(f'{where} is written in a way that cannot be changed here: set {".".join(map(_bare, path))} to {json.dumps(value)} in it by hand')
+    raise Err(f'{where} is written in a way that cannot be changed here: set {_dotted(path)} to {json.dumps(value)} in it by hand')
 
 # %% ../nbs/01b_settings.ipynb #settings-drop-toml
 def _without(ls, i):
@@ -118,7 +121,7 @@ def drop_toml(text, path, where='config.toml'):
     goals = _goal(data, path),_goal(data, path, prune=False)
     cut = (_without(ls, i) for i,l in enumerate(ls) if pair.match(l))
     if (res := next((t for t in cut if any(_says(t, g) for g in goals)), None)) is None:
-        raise Err(f'{where} is written in a way that cannot be changed here: take {".".join(map(_bare, path))} out by hand')
+        raise Err(f'{where} is written in a way that cannot be changed here: take {_dotted(path)} out by hand')
     return next((t for t in _beheads(_lines(res)) if _says(t, goals[0])), res)
 
 # %% ../nbs/01b_settings.ipynb #settings-held
@@ -191,7 +194,7 @@ def record(cfg):
     if not (s := read_text(p)): return dict(env=[], config=[], files=[])
     try:
         o = json.loads(s)
-        return dict(env=[str(k) for k in o['env']], config=[[str(k) for k in path] for path in o['config']], files=[str(n) for n in o['files']])
+        return dict(env=list(map(str, o['env'])), config=[list(map(str, k)) for k in o['config']], files=list(map(str, o['files'])))
     except (ValueError, KeyError, TypeError): raise Err(f'{p} is no record of what setup wrote: look at it, and remove it') from None
 
 def _grow(old, new): return old+[o for o in new if o not in old]

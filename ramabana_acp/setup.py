@@ -7,7 +7,7 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/setup.html.md"""
 # %% auto #0
 __all__ = ['SAID', 'OTHER', 'MAX_LISTED', 'MODEL', 'Wish', 'Usage', 'clean_key', 'base_url', 'nick', 'Questions', 'patiently',
            'check', 'hush', 'verdict', 'told', 'listed', 'server', 'place', 'key_for', 'model_for', 'tried', 'wished',
-           'finish', 'parser', 'parse', 'setup', 'log_out']
+           'finish', 'parser', 'parse', 'failed', 'setup', 'log_out']
 
 # %% ../nbs/90c_setup.ipynb #setup-imports
 import argparse, asyncio, re, sys, threading, time
@@ -29,7 +29,8 @@ def clean_key(s):
     "The key in a pasted `s`, '' when there is none; raises `Usage`"
     s = re.sub(r'^(export\s+)?[A-Z][A-Z0-9_]*(KEY|TOKEN)\s*=\s*', '', (s or '').strip()).removeprefix('Bearer ').strip()
     if len(s)>1 and s[0]==s[-1] and s[0] in '"\'`': s = s[1:-1].strip()
-    if not re.fullmatch('[\x21-\x7e]*', s) or s[:1] in ('"',"'"): raise Usage('that is no key: it has spaces, quotes or special characters in it; was it copied whole, and alone?')
+    if not re.fullmatch('[\x21-\x7e]*', s) or s[:1] in ('"',"'"):
+        raise Usage('that is no key: it has spaces, quotes or special characters in it; was it copied whole, and alone?')
     return secret(s)
 
 # %% ../nbs/90c_setup.ipynb #setup-url
@@ -83,8 +84,10 @@ def patiently(f, *args):
 # %% ../nbs/90c_setup.ipynb #setup-check
 def check(spec, cfg, secs=30):
     "Ask the model for one token; returns the seconds it took; raises `ModelError`"
-    p,tok,start = mk_provider(spec, cfg),Token(),time.monotonic()
+    p,tok = mk_provider(spec, cfg),Token()
     p.retries,p.patience = 1,10
+    if hasattr(p, 'warm'): p.warm() # loading a library is not the server's time
+    start = time.monotonic()
     timer = threading.Timer(secs, tok.cancel)
     timer.daemon = True
     timer.start()
@@ -104,11 +107,13 @@ def hush(s, key=None):
     return ' '.join('[redacted]' if '***' in w or any(p in w for p in parts) else w for w in s.split(' '))
 
 # %% ../nbs/90c_setup.ipynb #setup-verdict
-_no_model = re.compile(r'(model|deployment)\b.{0,120}?(not found|not exist|unknown|invalid|unsupported|not supported|not available|no access)'
+_no_model = re.compile(
+    r'(model|deployment)\b.{0,120}?(not found|not exist|unknown|invalid|unsupported|not supported|not available|no access)'
     r'|(not found|no such|unknown|invalid|not a valid|unsupported)\b.{0,60}?model|model(_not_found|: )', re.I)
 SAID = {'key':'The key was rejected', 'model':'The server does not know this model', 'address':'No model server answers at this address',
-    'network':'The server cannot be reached', 'quota':'The key is known, but its account cannot pay', 'rate_limit':'The server has had too many requests for now',
-    'overloaded':'The server is overloaded for now', 'server':'The server failed'}
+    'network':'The server cannot be reached', 'quota':'The key is known, but its account cannot pay',
+    'rate_limit':'The server has had too many requests for now', 'overloaded':'The server is overloaded for now',
+    'server':'The server failed'}
 
 def verdict(e):
     "What is wrong, as a key of `SAID`, or '' for anything else"
@@ -117,7 +122,11 @@ def verdict(e):
     if e.status in (404,405) or e.kind=='protocol': return 'address'
     return e.kind if e.kind in SAID else ''
 
-def told(e, key=None): return f'{SAID.get(verdict(e), "The check failed")}: {hush(e, key)}'
+def told(e, key=None):
+    "The verdict in words, and those of the server, without a part of `key`"
+    v = verdict(e)
+    said = str(e).partition(' cannot be reached: ')[2] if v=='network' else ''
+    return f'{SAID.get(v, "The check failed")}: {hush(said or e, key)}'
 
 # %% ../nbs/90c_setup.ipynb #setup-listed
 async def _get(client, path):
@@ -137,11 +146,13 @@ def listed(spec, cfg, secs=8):
 
 # %% ../nbs/90c_setup.ipynb #setup-server
 OTHER = 'other'
-_menu = ('Which models do you want to use?', '  1  Anthropic', '  2  OpenAI', "  3  another server that speaks OpenAI's chat completions, hosted or on this machine")
+_menu = ('Which models do you want to use?', '  1  Anthropic', '  2  OpenAI',
+    "  3  another server that speaks OpenAI's chat completions, hosted or on this machine")
 
 def _name(s):
     "A provider's name; raises `Usage`"
-    if not re.fullmatch('[A-Za-z0-9][A-Za-z0-9_-]*', s) or s in ('demo','scripted'): raise Usage('a provider is anthropic, openai, or a name of your own in letters, digits, - and _')
+    if not re.fullmatch('[A-Za-z0-9][A-Za-z0-9_-]*', s) or s in ('demo','scripted'):
+        raise Usage('a provider is anthropic, openai, or a name of your own in letters, digits, - and _')
     return s
 
 def server(provider, url, q, cfg):
@@ -150,7 +161,7 @@ def server(provider, url, q, cfg):
         for l in _menu: q.say(l)
     name = provider or q.ask('Number or name', '--provider NAME', '1' if q.tty else None)
     name = _name({'1':'anthropic', '2':'openai', '3':OTHER}.get(name, name.lower() if name.lower() in PROVIDERS else name))
-    known = name in PROVIDERS or isinstance(cfg.get('providers'), dict) and 'base_url' in (cfg.get('providers').get(name) or ())
+    known = name in PROVIDERS or 'base_url' in (cfg.data.get('providers', {}).get(name) or ())
     if url or not known: url = base_url(url) if url else q.ask('Base URL', '--base-url URL', check=base_url)
     if name==OTHER: name = q.ask('A short name for it', '--provider NAME', nick(url), _name)
     return name, {('providers',name,'base_url'):url} if url else {}
@@ -189,7 +200,9 @@ def model_for(spec, draft, q, wanted=None, look=True):
         try: ids = patiently(listed, spec, draft)
         except ModelError as e: q.say(f'Its models cannot be listed: {hush(e, draft.key(spec.key_env or "-"))}', 'yellow')
     if ids and default not in ids: default = ids[0] if q.tty or len(ids)==1 else None
-    if ids and q.tty and not wanted: q.say('Models: '+', '.join(one_line(i, 80) for i in ids[:MAX_LISTED])+(f', and {len(ids)-MAX_LISTED} more' if len(ids)>MAX_LISTED else ''))
+    if ids and q.tty and not wanted:
+        more = [f'and {len(ids)-MAX_LISTED} more'] if len(ids)>MAX_LISTED else []
+        q.say('Models: '+', '.join([*(one_line(i, 80) for i in ids[:MAX_LISTED]), *more]))
     id = wanted or q.ask('Model', '--model NAME', default)
     return f'{name}/{id if id in ids else id.removeprefix(name+"/")}'
 
@@ -221,10 +234,12 @@ def wished(a, cfg, q, given=None):
     name,conf = server(a.provider, a.base_url, q, cfg)
     draft = Draft(cfg, plan(cfg, {}, conf))
     spec = resolve(f'{name}/x', draft)
-    if spec.provider!=name or spec.base_url!=conf.get(('providers',name,'base_url'), spec.base_url): raise Err(f'{cfg.home/"config.toml"} has a model called {name!r}: choose another name for the server')
+    if spec.provider!=name or spec.base_url!=conf.get(('providers',name,'base_url'), spec.base_url):
+        raise Err(f'{cfg.home/"config.toml"} has a model called {name!r}: choose another name for the server')
     if (env := key_for(spec, cfg, q, given)) is None: conf['providers',name,'key_env'] = ''
     elif env and not spec.key_env: conf['providers',name,'key_env'] = next(iter(env))
-    if env and spec.base_url.startswith('http:') and not loopback(spec.base_url): q.say('Note: this address is http, so the key can be read on the way', 'yellow')
+    if env and spec.base_url.startswith('http:') and not loopback(spec.base_url):
+        q.say('Note: this address is http, so the key can be read on the way', 'yellow')
     draft = Draft(cfg, plan(cfg, env or {}, conf))
     conf[MODEL] = model_for(resolve(f'{name}/x', draft), draft, q, a.model, not a.no_check)
     w = Wish(env or {}, conf)
@@ -254,7 +269,9 @@ def parser(name, about):
 def parse(p, argv=None):
     "The options in `argv`; leaves with exit code 2 when there are others"
     a,rest = p.parse_known_args(argv)
-    if rest: p.error('unknown: '+(', '.join(r.partition('=')[0] for r in rest if r[:2]=='--') or 'a word that belongs to no option')+' (a key is never given on the command line)')
+    if rest:
+        opts = ', '.join(r.partition('=')[0] for r in rest if r[:2]=='--')
+        p.error(f'unknown: {opts or "a word that belongs to no option"} (a key is never given on the command line)')
     return a
 
 # %% ../nbs/90c_setup.ipynb #setup-setup
@@ -267,27 +284,31 @@ def _parser():
     p.add_argument('--no-check', action='store_true', help='save without asking the server for one token')
     return p
 
+def failed(e):
+    "Say what `e` says; the exit code for it"
+    sys.stderr.write(f'ramabana-acp: {redact(one_line(str(e), 1000))}\n')
+    return 2 if isinstance(e, Usage) else 1
+
 def setup(argv=None, start=None):
     "Set up a model and its key in this terminal; `start` is the model that the agent is told to start with"
     a,tty = parse(_parser(), argv),sys.stdin.isatty() and sys.stdout.isatty()
     cfg,q = Config(a.cfg),Questions(Screen(), tty)
     try:
-        cfg.data # a broken file is told before anything is asked
+        cfg.get('') # a broken file is told before anything is asked
         w = wished(a, cfg, q, sys.stdin.read(10_000) if a.key_stdin and not tty else None)
         return 1 if w is None else finish(w, cfg, q, start)
     except (KeyboardInterrupt, EOFError) as e:
         q.say('' if q.saved else '\nNothing was changed.')
         return 130 if isinstance(e, KeyboardInterrupt) else 1
-    except (Err, OSError) as e:
-        sys.stderr.write(f'ramabana-acp: {redact(one_line(str(e), 1000))}\n')
-        return 2 if isinstance(e, Usage) else 1
+    except (Err, OSError) as e: return failed(e)
 
 # %% ../nbs/90c_setup.ipynb #setup-log-out
 def log_out(argv=None):
     "Take back what `setup` wrote, in this terminal"
-    cfg,scr = Config(parse(parser('logout', 'Remove the key and the settings that `ramabana-acp setup` wrote, and nothing else.'), argv).cfg),Screen()
+    p = parser('logout', 'Remove the key and the settings that `ramabana-acp setup` wrote, and nothing else.')
+    cfg,scr = Config(parse(p, argv).cfg),Screen()
     try: names = logout(cfg)
-    except (Err, OSError) as e: sys.stderr.write(f'ramabana-acp: {redact(one_line(str(e), 1000))}\n'); return 1
+    except (Err, OSError) as e: return failed(e)
     scr.line(f'Removed from {cfg.home}: {", ".join(names)}' if names else f'There is nothing in {cfg.home} that setup wrote.')
     left = {p['key_env']:where for p in PROVIDERS.values() if (where := place(p['key_env'], cfg))}
     for k,where in left.items(): scr.line(f'{k} is still in {where}: that one was not written by setup.', 'yellow')

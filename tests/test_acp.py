@@ -124,9 +124,9 @@ def test_R15_each_session_is_one_of_its_own(bare):
 
 def test_R16_two_sessions_share_no_history_no_grant_and_no_root(bare):
     edit = one('create_file', path='x.txt', text='x')
-    a = bare.session([*edit, *one('view_file', path='secret.txt')], permit='allow_always')
-    b = bare.session([*edit, *one('view_file', path=str(a.root/'secret.txt'))], {'n.txt':''}, permit='reject_once')
-    (a.root/'secret.txt').write_text('only in a')
+    a = bare.session([*edit, *one('view_file', path='mine.txt')], permit='allow_always')
+    b = bare.session([*edit, *one('view_file', path=str(a.root/'mine.txt'))], {'n.txt':''}, permit='reject_once')
+    (a.root/'mine.txt').write_text('only in a')
     a.prompt('the word is xylophone'); b.prompt('hello')
     assert 'xylophone' not in b.heard()
     assert len(a.asks)==1 and len(b.asks)==1 and b.read('x.txt') is None

@@ -1,7 +1,7 @@
 "Whatever comes down the pipe: each request is answered once, nothing but protocol comes out, and the process neither grows nor falls"
 from collections import Counter
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
-from ramabana_acp.core import utf8
+from ramabana_acp.core import daemon, utf8
 from wire import *
 
 def profile(n): return settings(max_examples=n, derandomize=True, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
@@ -156,7 +156,99 @@ def fuzz(n, record_property):
         examples()
         f.done(record_property)
 
-def test_any_lines_at_all_are_answered_once_each(record_property): fuzz(150, record_property)
+def test_any_lines_at_all_are_answered_once_each(record_property): fuzz(250, record_property)
 
 @pytest.mark.slow
 def test_very_many_lines_are_answered_once_each(record_property): fuzz(4000, record_property)
+
+# ---- a process of its own for each example, which may not even be greeted
+
+HELLO = json.dumps(dict(jsonrpc='2.0', id='hello', method='initialize', params=dict(protocolVersion=1))).encode()
+
+def fresh(n, home):
+    (home/'ws').mkdir(); (home/'script.json').write_text(json.dumps(SCRIPT))
+    @profile(n)
+    @given(LINES, st.integers(0, 15))
+    def examples(lines, at):
+        lines = [fill_in(l, home/'ws', ['ghost']*2) for l in [*lines[:at], HELLO, *lines[at:]]]
+        data = b'\n'.join(lines)
+        p = subprocess.Popen([*PYTHON, '--model', f'scripted/{home}/script.json'], stdin=-1, stdout=-1, stderr=-1, env=clean_env(home))
+        try: out,err = p.communicate(data, timeout=20)
+        finally: p.kill(); p.wait()
+        try:
+            assert p.returncode==0 and b'Traceback' not in err and len(err)<3000+600*len(lines), (p.returncode, err[-2000:])
+            settle([o for l in data.split(b'\n') if (o := owed(l))], [m for l in out.splitlines(True) if 'method' not in (m := strict(l))])
+        except BaseException: print('--- sent', *(l[:500] for l in lines), sep='\n'); raise
+    examples()
+
+def test_the_first_lines_of_a_process_may_be_any_and_each_is_answered_before_it_leaves(tmp_path): fresh(8, tmp_path)
+
+@pytest.mark.slow
+def test_the_first_lines_of_very_many_processes_may_be_any(tmp_path): fresh(150, tmp_path)
+
+# ---- what the editor answers
+
+YES = dict(outcome=dict(outcome='selected', optionId='allow_once'))
+CALL = dict(outcome=dict(outcome='selected', optionId='allow_call'))
+OUTCOMES = st.one_of(JSON, params(outcome=JSON), params(outcome=params(outcome=st.sampled_from(['selected','cancelled','allowed','Selected','']), optionId=JSON|st.sampled_from(['allow','Allow','allow_once','allow_call','reject_once','']))),
+    st.just(YES), st.just(YES))
+CONTENTS = JSON|params(content=JSON|TEXT)
+ENDS = JSON|params(exitCode=JSON, signal=JSON)|params(exitCode=st.just(0))
+GIVEN = {'session/request_permission':OUTCOMES, 'fs/read_text_file':CONTENTS, 'terminal/create':JSON|params(terminalId=JSON|TEXT), 'terminal/wait_for_exit':ENDS,
+    'terminal/output':JSON|params(output=JSON|TEXT, truncated=JSON), 'terminal/kill':JSON, 'terminal/release':JSON}
+FAILS = st.tuples(st.integers(-40_000, 40_000), TEXT, JSON)
+
+def strange(n, models, record_property):
+    "Answer all that the agent asks with whatever there is; only a yes is a yes"
+    def turn(i): return [[tool('view_file', f'v{i}', path='a.txt'), tool('create_file', f'c{i}', path=f'f{i}', text='x'), tool('run_shell', f'r{i}', command=f'touch g{i}')], [dict(text=f'done {i}')]]
+    with agent(models=models, fs='read', terminal=True, strict=False) as a:
+        s = a.session([e for i in range(n) for e in turn(i)], {'a.txt':'1\n'})
+        yes,count = Counter(),iter(range(n))
+        @profile(n)
+        @given(st.data())
+        def examples(data):
+            given_ = {m:data.draw(st.lists(st.tuples(st.just(True), v)|st.tuples(st.just(True), v)|st.tuples(st.just(False), FAILS), min_size=2, max_size=2)) for m,v in GIVEN.items()}
+            i,lock,allowed,told = next(count),threading.Lock(),set(),[]
+            def answer(meth, p):
+                with lock: ok,v = given_[meth].pop() if given_[meth] else (True, {})
+                told.append((meth, ok, v))
+                if not ok: raise Remote(*v)
+                if v==YES or v==CALL and any(o['optionId']=='allow_call' for o in p.get('options', ())): allowed.add(p['toolCall']['toolCallId'])
+                return v
+            a.on_request = answer
+            try:
+                assert s.stop(f'turn {i}')=='end_turn' and s.said().endswith(f'done {i}')
+                for k,f in (('c','f'), ('r','g')):
+                    assert not s.path(f'{f}{i}').exists() or f'{k}{i}' in allowed, f'{f}{i} without a yes'
+                    yes[k] += f'{k}{i}' in allowed
+                assert not a.faults and 'Traceback' not in a.stderr
+            except BaseException: print('--- told', *told, sep='\n'); raise
+        examples()
+        record_property('allowed', dict(yes))
+        assert yes['c'] and yes['r']
+
+def test_whatever_the_editor_answers_only_a_yes_is_a_yes(models, record_property): strange(40, models, record_property)
+
+@pytest.mark.slow
+def test_law_5_whatever_the_editor_answers_a_thousand_times(models, record_property): strange(1000, models, record_property)
+
+@pytest.mark.slow
+def test_an_editor_that_asks_and_never_reads_does_not_eat_the_memory(tmp_path):
+    n = 300_000
+    with agent('--model', 'demo', rc=None) as a:
+        hears,base = threading.Event(),rss(a.proc.pid)
+        got = []
+        a.got = lambda line: (hears.wait(), got.append(line))
+        def write():
+            for i in range(0, n, 1000): super(Agent, a).raw(b''.join(b'{"jsonrpc":"2.0","id":"%d%s","method":"%s"}\n'%(k, b'i'*200, b'm'*200) for k in range(i, i+1000)))
+        w = daemon(write, name='writer')
+        def still():
+            was = rss(a.proc.pid)
+            time.sleep(1)
+            return abs(rss(a.proc.pid)-was)<1<<20
+        poll(lambda: not w.is_alive() or still(), 120)
+        assert rss(a.proc.pid)-base<100<<20
+        hears.set()
+        poll(lambda: len(got)==n, 120)
+        assert len({json.loads(l)['id'] for l in got})==n
+        a.got = lambda line: None

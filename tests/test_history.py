@@ -1,7 +1,6 @@
 "Conversations that last: what is written is what comes back, whatever happened to the file, the disk or the process."
-import base64, copy, errno, json, os, random, signal, stat, subprocess, sys, threading, time
+import base64, copy, errno, gc, json, os, signal, stat, subprocess, sys, threading, time
 from pathlib import Path
-from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from ramabana_acp.core import InvalidParams, NotFound, secret
@@ -14,7 +13,7 @@ from ramabana_acp.models.messages import INTERRUPTED, Usage, assistant, call, pa
 from ramabana_acp.workspace.activity import Activity
 
 PNG = b'\x89PNG\r\n\x1a\n'+b'x'*50
-few = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def typed(s): return [dict(type='text', text=s)]
 def mode(p): return oct(stat.S_IMODE(os.stat(p).st_mode))
 def records(h): return [json.loads(l) for l in Path(h.path).read_bytes().splitlines()]
@@ -45,6 +44,11 @@ def died(h):
         if fd is not None: os.close(fd)
     h.journal.fd = h.journal.lock = None
 
+class Quick(Disk):
+    "A disk without waiting"
+    def sync(self, fd, name): pass
+    def folder(self, path): pass
+
 # -- what is written comes back
 
 strs = st.text(st.characters(), max_size=20) | st.sampled_from(['\ud83d', 'a\0b', '\u2028\r\n', '{"k":"msg"}', 'é'*9])
@@ -63,7 +67,7 @@ transcripts = st.lists(steps, max_size=6).map(lambda ls: [m for l in ls for m in
 @few
 @given(transcripts)
 def test_any_transcript_comes_back_equal(tmp_path_factory, ms):
-    h = History(tmp_path_factory.mktemp('h')/'s', 's', '/w')
+    h = History(tmp_path_factory.mktemp('h')/'s', 's', '/w', disk=Quick())
     h.prompt(typed('x'))
     for m in ms:
         for i in range(1, len(m.get('results', ()))): h.save(part=m['results'][:i])
@@ -77,10 +81,10 @@ def test_any_transcript_comes_back_equal(tmp_path_factory, ms):
     assert all(json.loads(l) for l in Path(h.path).read_bytes().split(b'\n')[:-1])
 
 @few
-@given(transcripts, st.lists(st.tuples(st.sampled_from(['del','ins','slim','swap','pair','front','part']), st.integers(0, 10**6)), max_size=5), transcripts)
+@given(transcripts, st.lists(st.tuples(st.sampled_from(['del','ins','slim','deep','swap','pair','front','part']), st.integers(0, 10**6)), max_size=5), transcripts)
 def test_any_change_of_the_messages_is_saved(tmp_path_factory, ms, changes, more):
     "Compaction, a refused prompt, a picture cut out, a turn left behind: whatever became of the list is what comes back"
-    h = History(tmp_path_factory.mktemp('h')/'s', 's', '/w')
+    h = History(tmp_path_factory.mktemp('h')/'s', 's', '/w', disk=Quick())
     h.prompt(typed('x'))
     h.messages += ms
     h.save()
@@ -90,18 +94,28 @@ def test_any_change_of_the_messages_is_saved(tmp_path_factory, ms, changes, more
         if what=='del': del l[i:]
         elif what=='ins': l.insert(i, user(f'new {n}'))
         elif what=='slim' and l: l[-1][('results' if l[-1]['role']=='tool' else 'content')] = []
+        elif what=='deep' and l and l[i-1]['role']=='user': l[i-1] = user('short')
         elif what=='swap': l[:i] = l[:i][::-1]
         elif what=='front': l[:i] = [user(f'summary {n}')]
         elif what=='part': h.save(part=[result(call('p', 'ls', {}), 'half')])
         elif what=='pair': l[:] = pair(l)
         h.save()
-        assert [m for _,m in fold(h.journal.all(check), h.journal.file)]==h.messages or what=='part'
+        half = [results(h.part[1])] if h.part else []
+        assert [m for _,m in fold(h.journal.all(check), h.journal.file)]==h.messages+half
     h.messages += more
     h.save()
     h.journal.sync()
-    got = [m for _,m in fold(Journal(h.dir).load(check), h.journal.file)]
+    half = [results(h.part[1])] if h.part else []
     h.close()
-    if not (changes and changes[-1][0]=='part' and not more): assert got==h.messages
+    assert [m for _,m in fold(Journal(h.dir).load(check), h.journal.file)]==h.messages+half
+    h2 = reopen(h.dir, disk=Quick())
+    h2.messages[:1] = [user('in front')]
+    h2.messages.append(user('at the end'))
+    h2.save()
+    h2.close()
+    h3 = reopen(h.dir, disk=Quick())
+    assert h3.messages==h2.messages
+    h3.close()
 
 def test_a_conversation_is_the_same_object_after_reopening_that_a_turn_goes_on_with(lib, cwd):
     h = lib.new('s1', cwd)
@@ -169,11 +183,11 @@ def test_C152_a_cut_at_every_byte_of_the_last_record_loses_that_record_only(lib,
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.binary(max_size=30)|st.sampled_from([b'\0'*500, b'{"k":"msg","n":2,"m":5}', b'{"k":"hist","of":[[0,999999999999]]}', b'[]', b'null', b'{"k":"result","n":1,"r":{}}', b'{"k":"card","id":3}', b'{"k":"plan","items":[1]}', b'['*3000, b'{"k":"prompt","blocks":"x"}', b'{"k":"end","use":{"input":"x"}}'])), min_size=1, max_size=4))
 def test_C151_random_garbage_between_the_lines_loses_nothing(tmp_path_factory, junk):
     d = tmp_path_factory.mktemp('h')
-    h = History(d/'s', 's', '/w')
+    h = History(d/'s', 's', '/w', disk=Quick())
     for i in range(3): say(h, f'prompt {i}')
     h.close()
     ls = Path(h.path).read_bytes().splitlines(True)
-    for i,b in junk: ls.insert(i % len(ls)+1, b.replace(b'\n', b'')+b'\n')
+    for i,b in junk: ls.insert(i % len(ls)+1, (b.replace(b'\n', b'') or b'x')+b'\n')
     Path(h.path).write_bytes(b''.join(ls))
     h2 = reopen(h.dir)
     if any(b'"hist"' in b for _,b in junk): assert all(m in h.messages for m in h2.messages)
@@ -381,7 +395,6 @@ def test_C158_a_disk_that_is_full_from_the_start(tmp_path):
     h.close()
     assert not os.path.exists(h.dir), 'what was never saved leaves nothing behind'
 
-@pytest.mark.skipif(not hasattr(os, 'memfd_create'), reason='needs Linux')
 def test_a_state_home_that_cannot_be_written_is_told(tmp_path):
     (tmp_path/'state').write_text('a file where a folder should be')
     told = []
@@ -551,7 +564,8 @@ def test_a_broken_meta_file_hides_no_session(lib, cwd):
         assert Library(os.path.dirname(lib.root)).list()==was
 
 def test_C160_titles(lib, cwd):
-    h = lib.new('s1', cwd)
+    h,seen = lib.new('s1', cwd),[]
+    h.on_title = seen.append
     t = h.prompt(typed('\x1b[31mFix\nthe \u202ebug\u202c '+'x'*10_000))
     assert t.startswith('Fix the bug xxx') and len(t)==80 and t.isprintable()
     h.end('end_turn')
@@ -559,7 +573,7 @@ def test_C160_titles(lib, cwd):
     assert r['title']==t and r['cwd']==cwd and r['updatedAt'].endswith('Z')
     assert h.set_title('Mine') and not h.set_title('The model says', by='model') and not h.set_title(' \n')
     h.close()
-    assert lib.open('s1').title=='Mine'
+    assert lib.open('s1').title=='Mine' and seen==[t,'Mine']
     off = Library(os.path.dirname(lib.root), titles='off').new('s2', cwd)
     assert off.prompt(typed('x')) is None and 'title' not in off.row()
     cmd = lib.new('s3', cwd)
@@ -680,10 +694,10 @@ def test_a_large_diff_keeps_its_changed_lines():
     assert old.startswith('line 8950\n') and old.endswith('line 15050\n') and 'new\n' in new and len(old)<80_000
     assert lean(('/a', None, 'x'*99_999))[2]=='x'*99_999
 
-# -- speed, with room for a busy machine; the benchmark has the exact rows
+# -- speed, in time of the processor, with room for a busy machine; the benchmark has the exact rows
 
 def best(f, n=5): return min(_time(f) for _ in range(n))
-def _time(f): t = time.perf_counter(); f(); return time.perf_counter()-t
+def _time(f): t = time.process_time(); f(); return time.process_time()-t
 
 def turns(h, n, size=400):
     for i in range(n):
@@ -698,14 +712,10 @@ def turns(h, n, size=400):
         h.save(mid=f'n{i}')
         h.end('end_turn', Usage(1, 1))
 
-class Quick(Disk):
-    def sync(self, fd, name): pass
-    def folder(self, path): pass
-
 def test_a_turn_costs_less_than_two_milliseconds_besides_its_syncs(tmp_path):
     h = History(tmp_path/'s', 's', '/w', disk=Quick())
     turns(h, 200)
-    assert best(lambda: turns(h, 1), 9)<.004
+    assert best(lambda: turns(h, 1), 9)<.002
     h.close()
 
 def test_reopening_costs_little_more_than_reading(tmp_path):
@@ -714,22 +724,25 @@ def test_reopening_costs_little_more_than_reading(tmp_path):
     h.close()
     def read():
         with open(h.path, 'rb') as f: return [json.loads(l) for l in f]
-    a,b = best(read, 7),best(lambda: reopen(h.dir).close(), 7)
-    assert b<1.6*a, f'{b*1e3:.1f} ms to reopen, {a*1e3:.1f} ms to read'
+    gc.disable()  # other tests' garbage is not what is measured
+    try: a,b = (min(t) for t in zip(*((_time(read), _time(lambda: reopen(h.dir).close())) for _ in range(20))))
+    finally: gc.enable()
+    assert b<1.5*a, f'{b*1e3:.1f} ms to reopen, {a*1e3:.1f} ms to read'
 
 def test_a_replay_gives_thousands_of_events_a_second(tmp_path):
     h = History(tmp_path/'s', 's', '/w', disk=Quick())
     turns(h, 200)
     n = len(list(h.replay()))
-    assert n/best(lambda: list(h.replay()), 3)>10_000
+    assert n/best(lambda: list(h.replay()), 5)>10_000
     h.close()
 
 def test_a_page_of_thousands_of_sessions_is_quick(lib, tmp_path):
-    for i in range(3): stored(lib, f'/w{i}', 700, start=i*700)
+    for i in range(3): stored(lib, f'/w{i}', 300, start=i*300)
     say(h := lib.new('live', '/w1'), 'x')
     lib.list()
     time.sleep(.12)
     lib.list()
-    def page(): say(h, 'again'); return lib.list()
     assert best(lib.list)<.03 and len(lib.list()['sessions'])==50
+    say(h, 'again')
+    assert best(lib.list, 1)<.06 and lib.list()['sessions'][0]['sessionId']=='live'
     h.close()

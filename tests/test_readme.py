@@ -3,6 +3,7 @@ import inspect, re, resource, subprocess, sys
 from pathlib import Path
 from fastcore.docments import docments
 from ramabana_acp import cli
+from ramabana_acp.entry import COMMANDS
 
 root = Path(__file__).parents[1]
 readme = (root/'README.md').read_text(encoding='utf-8')
@@ -33,9 +34,18 @@ def test_help_and_version_come_at_once():
     for arg in ('--help','--version'): assert min(cpu(arg) for _ in range(5))<=.25
 
 def test_every_command_has_help():
-    for c in ('ask','demo'):
+    for c in COMMANDS:
         r = sh(c, '--help')
         assert r.returncode==0 and f'usage: ramabana-acp {c}' in r.stdout
+
+def test_every_command_is_in_help_and_here():
+    h = sh('--help').stdout
+    for c in COMMANDS: assert f'ramabana-acp {c}' in h and f'ramabana-acp {c}' in readme
+
+def test_the_options_of_setup_that_are_told_exist():
+    h = sh('setup','--help').stdout
+    told = {o for l in re.findall(r'^ramabana-acp setup .*$', readme, re.M) for o in re.findall('--[a-z-]+', l)}
+    assert told and not [o for o in told if o not in h]
 
 def test_a_vault_and_pii_are_refused_in_a_sentence():
     for args in (['--vault'], ['--pii','redact'], ['--pii','refuse'], ['--pii','bogus']):
@@ -49,3 +59,15 @@ def test_the_snippet_for_zed_is_json():
     import json
     o = json.loads(re.search(r'```json\n(.*?)```', readme, re.S)[1])
     assert o['agent_servers']['Ramabana']['type']=='custom'
+
+def test_what_doctor_prints_has_the_shapes_of_the_editors_page():
+    import json
+    from ramabana_acp.doctor import snippets
+    page = ' '.join((root/'nbs/editors.ipynb').read_text(encoding='utf-8').replace('\\"', '"').split())
+    s = snippets('ramabana-acp')
+    assert s['Neovim, the adapter of CodeCompanion'] in page
+    assert 'ramabana = { command = "ramabana-acp", args = {}, env = {} }' in s['Neovim, avante'] and 'ramabana = { command = "ramabana-acp", args = {}, env = {} }' in page
+    assert '(agent-shell--make-acp-client :command "ramabana-acp" :command-params' in s['Emacs, agent-shell'] and '(agent-shell--make-acp-client :command "ramabana-acp" :command-params' in page
+    for k in ('Zed, settings.json','JetBrains, ~/.jetbrains/acp.json'):
+        o = json.loads(s[k] if s[k][0]=='{' else f'{{{s[k]}}}')
+        assert o['agent_servers']['Ramabana']['command']=='ramabana-acp'

@@ -253,7 +253,7 @@ def test_the_diff_has_the_spelling_of_the_editor(root):
 def test_R69_a_card_awaits_runs_and_completes_under_the_id_of_the_call(root):
     d = Desk(root, mode='ask', say=True)
     d.ok('create_file', path='a.txt', text='x\n')
-    assert d.states==[('t1','running'), ('t1','awaiting'), ('t1','running'), ('t1','complete')]
+    assert d.states==[('t1','awaiting'), ('t1','running'), ('t1','complete')]
     assert (d.asked[0].call, d.cards.rows()[0].ask_id)==('t1', d.asked[0].id)
     d.states.clear()
     d.ok('view_file', path='a.txt')
@@ -524,15 +524,6 @@ def test_numbers_in_strings_and_lists_in_strings_are_mended():
     assert check_args(s, '{"n": 4.0, "l": "one", "f": null}')==dict(n=4, l=['one'])
     for bad in (dict(n=True), dict(n='3.5'), dict(f='x'), dict(b=1), dict(o=[1]), [1], 'x'):
         with pytest.raises(ToolError): check_args(s, bad)
-
-def test_a_read_costs_little(desk):
-    desk.put('a.py', 'x = 1\n'*200)
-    desk.ok('view_file', path='a.py')
-    t0 = time.perf_counter()
-    for _ in range(50): desk.ok('view_file', path='a.py')
-    assert (time.perf_counter()-t0)/50<.008
-
-# briefing
 
 def test_the_briefing_is_short_stable_and_about_the_tools_there_are(desk):
     sp = system_prompt(desk.host, desk.tools)

@@ -30,9 +30,9 @@ class History:
         on_meta=None, # called after `meta.json` was written
     ):
         self.id,self.cwd,self.roots,self.titles = sid,str(cwd),[str(r) for r in roots],titles
-        self.on_trouble,self.on_meta = on_trouble,on_meta
+        self.on_trouble,self.on_meta,self.on_title = on_trouble,on_meta,None
         self.journal,self.mu = Journal(dir, disk, program),threading.RLock()
-        self.messages,self.known,self.n,self.part = [],[],0,None
+        self.messages,self.had,self.known,self.n,self.part = [],[],[],0,None
         self.title,self.titled,self.plan,self.settings,self.use,self.usage,self.ids = '','',[],{},Usage(),{},set()
         self.created = self.updated = time.time()
         self.prompts,self.open,self.told,self.cards,self.recs = 0,False,False,{},None
@@ -45,14 +45,15 @@ class History:
 # %% ../../nbs/agent/02_history.ipynb #history-append
 @patch
 def append(self:History, k, **kw):
-    "Add a record of kind `k`"
-    b = line({'k':k, 'at':round(time.time(), 3), **kw})
+    "Add a record of kind `k`; returns its time"
+    b = line({'k':k, 'at':(at := round(time.time(), 3)), **kw})
     with self.mu:
         self.recs = None
-        if self.early is not None and k!='prompt': self.early.append(b); return
+        if self.early is not None and k!='prompt': self.early.append(b); return at
         for o in self.early or (): self.journal.append(o)
         self.early = None
         self.journal.append(b)
+    return at
 
 # %% ../../nbs/agent/02_history.ipynb #history-meta
 @patch
@@ -98,12 +99,10 @@ def prompt(self:History,
     "Begin a turn; returns the title when this prompt gave one"
     with self.mu:
         if history is not None: self.messages = history
-        self.told,self.open,self.cards,self.prompts,self.updated = False,True,{},self.prompts+1,time.time()
-        self.append('prompt', blocks=pack_blocks(blocks, self.journal.attach), **({'command':True} if command else {}))
-        new = '' if self.title or self.titles=='off' or command else title_of(blocks)
-        if new: self.append('title', title=new, by='prompt'); self.title,self.titled = new,'prompt'
+        self.told,self.open,self.cards,self.prompts = False,True,{},self.prompts+1
+        self.updated = self.append('prompt', blocks=pack_blocks(blocks, self.journal.attach), **({'command':True} if command else {}))
+        if not (self.title or self.titles=='off' or command): return self.set_title(title_of(blocks), by='prompt')
         self.meta()
-        return new or None
 
 @patch
 def set_title(self:History, title, by='person'):
@@ -114,7 +113,8 @@ def set_title(self:History, title, by='person'):
         self.title,self.titled = title,by
         self.append('title', title=title, by=by)
         self.meta()
-        return title
+    if self.on_title: self.on_title(title)
+    return title
 
 # %% ../../nbs/agent/02_history.ipynb #history-save
 @patch
@@ -127,8 +127,9 @@ def save(self:History,
     with self.mu:
         h = self.messages if history is None else history
         if h is not self.messages: return
-        i = next((i for i,((_,old),m) in enumerate(zip(self.known, h)) if old!=m), min(len(self.known), len(h)))
-        if i<len(self.known) or self.part and len(h)>i and not self._continues(h[i]): self._rewrite(h)
+        n = len(self.known)
+        same = h[:n]==self.had and all(old==m for (_,old),m in zip(self.known[-8:], h[max(n-8, 0):n]))
+        if not same or self.part and len(h)>n and not self._continues(h[n]): self._rewrite(h)
         for m in h[len(self.known):]: self._add(m, mid)
         if part and len(h)==len(self.known): self._results(list(part))
 
@@ -147,6 +148,7 @@ def _add(self:History, m, mid):
         self.append('msg', n=n, m=self._packed(m), **({'mid':mid} if mid and m['role']=='assistant' else {}))
         self.ids.update(c['id'] for c in calls(m))
     self.known.append((n, {**m}))
+    self.had.append(m)
     self.part = None
 
 @patch
@@ -177,7 +179,7 @@ def _rewrite(self:History, h):
         if k is None: self.n += 1; of.append(dict(n=self.n, m=self._packed(m))); now.append((self.n, {**m}))
         else: of.append(had[k][0]); now.append((had[k][0], {**m})); j = k+1
     self.append('hist', of=self._runs(of))
-    self.known,self.part = now,None
+    self.known,self.had,self.part = now,[*h],None
 
 @patch
 def _runs(self:History, of):
@@ -202,6 +204,7 @@ def act(self:History, act):
         if (was or {}).get('diff') is not act.diff: now['diff'] = act.diff and lean(act.diff)
         if act.locations and (was or {}).get('locations')!=act.locations: now['locations'] = [list(o) for o in act.locations]
         if act.done: now.update(ok=act.ok, secs=round(act.secs, 3), **({'detail':act.detail} if len(act.detail)<=400 else {}))
+        if getattr(act, 'short', ''): now['short'] = act.short
         self.cards[act.id] = dict(diff=act.diff, locations=list(act.locations or ()), done=act.done)
         self.append('card', id=act.id, **now)
     if act.state=='running' and act.kind not in QUIET: self.keep()
@@ -255,8 +258,8 @@ def end(self:History,
         why = 'cancelled' if stop=='cancelled' else 'not finished'
         for i,o in self.cards.items():
             if not o['done']: self.append('card', id=i, state='failed', ok=False, detail=why)
-        self.append('end', stop=stop, **({'use':use} if use else {}), **({'error':error} if error else {}))
-        self.use,self.open,self.cards,self.updated = add_usage(self.use, use),False,{},time.time()
+        self.updated = self.append('end', stop=stop, **({'use':use} if use else {}), **({'error':error} if error else {}))
+        self.use,self.open,self.cards = add_usage(self.use, use),False,{}
         self.keep()
         self.meta()
 

@@ -10,6 +10,7 @@ __all__ = ['folder_of', 'good_id', 'Library', 'row_of', 'cursor_of', 'place_of',
 # %% ../../nbs/agent/02b_library.ipynb #library-imports
 import base64, errno, hashlib, json, os, re, shutil, threading, time
 from contextlib import suppress
+from operator import itemgetter
 from fastcore.basics import patch
 from ..core import InvalidParams, NotFound, log, new_id, one_line
 from .journal import Disk, Held, Journal, NotSaved, hold, line, private_dir, private_file, scan
@@ -35,7 +36,7 @@ class Library:
         titles='prompt', # `off` for none
     ):
         self.root,self.disk,self.program,self.titles = os.path.join(str(state), 'sessions'),disk or Disk(),program,titles
-        self.rows,self.seen,self.news,self.mu = {},{},None,threading.RLock()
+        self.rows,self.seen,self.news,self.order,self.mu = {},{},None,None,threading.RLock()
     def _kw(self): return dict(disk=self.disk, program=self.program, titles=self.titles, on_meta=self._tell)
 
 # %% ../../nbs/agent/02b_library.ipynb #library-tell
@@ -101,7 +102,7 @@ def _changed(self:Library):
                 for o in b.decode(errors='replace').split(): res.setdefault(o.split('/')[0], set()).add(o.split('/')[-1])
                 now = st.st_ino,was[1]+len(b)
             else: now,self.news = (st.st_ino,st.st_size),None
-    if not (now and self.news): self.rows,self.seen = {},{}
+    if not (now and self.news): self.rows,self.seen,self.order = {},{},None
     self.news = now
     return res
 
@@ -118,14 +119,14 @@ def refresh(self:Library):
             todo = changed.get(e.name, set()) & set(had)
             if self.seen.get(e.name)!=t:
                 with os.scandir(e.path) as ss: names = {s.name for s in ss if s.is_dir()}
-                for s in set(had)-names: del had[s]
+                for s in set(had)-names: del had[s]; self.order = None
                 todo = todo & names | names-set(had) | {s for s in names if had.get(s) is None}
                 self.seen[e.name] = t if time.time_ns()-t>10**8 else None
-            for s in todo: had[s] = row_of(os.path.join(e.path, s))
-    for name in set(self.rows)-there: del self.rows[name]
+            for s in todo: had[s],self.order = row_of(os.path.join(e.path, s)),None
+    for name in set(self.rows)-there: del self.rows[name]; self.order = None
 
 # %% ../../nbs/agent/02b_library.ipynb #library-cursor
-def _key(row): return row['updatedAt'],row['sessionId']
+_key = itemgetter('updatedAt', 'sessionId')
 
 def cursor_of(row): return base64.urlsafe_b64encode(json.dumps(_key(row)).encode()).decode()
 
@@ -152,10 +153,11 @@ def list(self:Library,
     mine = {r['sessionId']:r for r in live if r and (name is None or folder_of(r['cwd'])==name)}
     with self.mu:
         self.refresh()
-        all = [r for f in ([name] if name else self.rows) for r in self.rows.get(f, {}).values() if r and r['sessionId'] not in mine]
-    all += mine.values()
+        if self.order is None: self.order = sorted((r for f in self.rows.values() for r in f.values() if r), key=_key, reverse=True)
+        all = self.order if name is None else [r for r in self.rows.get(name, {}).values() if r]
+    if mine: all = [r for r in all if r['sessionId'] not in mine]+[*mine.values()]
+    if mine or name: all = sorted(all, key=_key, reverse=True)
     if after: all = [r for r in all if _key(r)<after]
-    all.sort(key=_key, reverse=True)
     return dict(sessions=all[:limit], **({'nextCursor':cursor_of(all[limit-1])} if len(all)>limit else {}))
 
 # %% ../../nbs/agent/02b_library.ipynb #library-owned

@@ -6,7 +6,7 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/agent/records.html.md"""
 
 # %% auto #0
 __all__ = ['FORMAT', 'DIFF', 'media_name', 'pack', 'unpack', 'pack_blocks', 'unpack_blocks', 'message_ok', 'check', 'fold',
-           'clean_title', 'title_of', 'iso', 'lean']
+           'unpacked', 'clean_title', 'title_of', 'iso', 'lean']
 
 # %% ../../nbs/agent/01c_records.ipynb #records-imports
 import base64, binascii, hashlib, json, re, unicodedata
@@ -31,7 +31,9 @@ def pack(ps, keep):
 
 def unpack(ps, load):
     "Undo `pack`; `load(name)` has the bytes, or None"
-    if not any('media' in p for p in ps): return ps
+    for p in ps:
+        if 'media' in p: break
+    else: return ps
     def one(p):
         if 'media' not in p or 'data' in p: return p
         if (data := load(p['media'])) is None: return dict(type='text', text=f"[{p.get('mime')} left out: its file is gone]")
@@ -67,13 +69,24 @@ def unpack_blocks(blocks, load):
 # %% ../../nbs/agent/01c_records.ipynb #records-checks
 FORMAT = 1,0
 
-def _is(t, *keys): return lambda r: all(isinstance(r.get(k), t) for k in keys)
+def _has(*keys):
+    "A check that all of `keys` are texts"
+    def f(r):
+        for k in keys:
+            if type(r.get(k)) is not str: return False
+        return True
+    return f
 
-_media = 'image','audio','file'
-_part = dict(text=_is(str, 'text'), thinking=_is(str, 'text'), call=_is(str, 'id', 'name')) | {k:_is(str, 'mime') for k in _media}
+_text,_named,_mime = _has('text'),_has('id', 'name'),_has('mime')
+_part = dict(text=_text, thinking=_text, call=_named, image=_mime, audio=_mime, file=_mime)
 
-def _parts_ok(ps): return type(ps) is list and all(type(p) is dict and (f := _part.get(p.get('type'))) and f(p) for p in ps)
-def _result_ok(r): return type(r) is dict and _is(str, 'id', 'name', 'text')(r) and ('media' not in r or _parts_ok(r['media']))
+def _parts_ok(ps):
+    if type(ps) is not list: return False
+    for p in ps:
+        if type(p) is not dict or not ((f := _part.get(p.get('type'))) and f(p)): return False
+    return True
+
+def _result_ok(r): return type(r) is dict and _named(r) and _text(r) and ('media' not in r or _parts_ok(r['media']))
 
 def message_ok(m):
     "Is `m` a message that can be sent?"
@@ -81,6 +94,7 @@ def message_ok(m):
     if m.get('role')=='tool': return type(m.get('results')) is list and all(map(_result_ok, m['results']))
     return m.get('role') in ('user','assistant') and _parts_ok(m.get('content'))
 
+# %% ../../nbs/agent/01c_records.ipynb #records-checks-more
 def _hist_ok(r):
     def one(o):
         if type(o) is list: return [type(i) for i in o]==[int,int]
@@ -88,42 +102,42 @@ def _hist_ok(r):
     return type(r.get('of')) is list and all(map(one, r['of']))
 
 def _card_ok(r):
+    for k in ('tool','kind','title','detail','short','state'):
+        if k in r and type(r[k]) is not str: return False
     d,ls = r.get('diff'),r.get('locations')
-    texts = all(type(r.get(k, '')) is str for k in ('id','tool','kind','title','detail','state'))
-    diff = d is None or type(d) is list and len(d)==3 and type(d[0]) is type(d[2]) is str and isinstance(d[1], (str,type(None)))
+    if d is not None and (type(d) is not list or [type(o) for o in d] not in ([str]*3, [str,type(None),str])): return False
     places = ls is None or type(ls) is list and all(type(l) is list and len(l)==2 and type(l[0]) is str for l in ls)
-    return texts and 'id' in r and diff and places
+    return places and type(r.get('id')) is str
 
-def _plan_ok(r): return type(r.get('items')) is list and all(type(i) is dict and _is(str, 'id', 'text', 'status')(i) for i in r['items'])
-def _end_ok(r): return type(u := r.get('use', {})) is dict and all(isinstance(v, (int,float)) for v in u.values())
-def _numbered(f): return lambda r: type(r.get('n')) is int and f(r)
+_item = _has('id', 'text', 'status')
+def _plan_ok(r): return type(r.get('items')) is list and all(type(i) is dict and _item(i) for i in r['items'])
+def _prompt_ok(r): return type(r.get('blocks')) is list and all(type(b) is dict for b in r['blocks'])
+def _end_ok(r): return 'use' not in r or type(r['use']) is dict and all(isinstance(v, (int,float)) for v in r['use'].values())
 
 # %% ../../nbs/agent/01c_records.ipynb #records-check
-_checks = dict(msg=_numbered(lambda r: message_ok(r.get('m'))), result=_numbered(lambda r: _result_ok(r.get('r'))), hist=_hist_ok,
-    prompt=lambda r: type(r.get('blocks')) is list and all(type(b) is dict for b in r['blocks']), card=_card_ok, plan=_plan_ok, end=_end_ok,
-    title=_is(str, 'title'), said=_is(str, 'text'), head=_is(str, 'id', 'cwd'), file=_is(str, 'path'))
+def _numbered(k, ok): return lambda r: type(r.get('n')) is int and ok(r.get(k))
+
+_checks = dict(msg=_numbered('m', message_ok), result=_numbered('r', _result_ok), hist=_hist_ok, prompt=_prompt_ok, card=_card_ok,
+    plan=_plan_ok, end=_end_ok, title=_has('title'), said=_text, head=_has('id', 'cwd'), file=_has('path'))
 
 def check(rec):
     "Is record `rec` of any use? An unknown kind always is"
-    f = _checks.get(rec['k'])
-    return f is None or bool(f(rec))
+    if (f := _checks.get(rec['k'])) is None: return True
+    try: return f(rec)
+    except TypeError: return False
 
 # %% ../../nbs/agent/01c_records.ipynb #records-fold
 def fold(recs, load):
     "The conversation that `recs` tell: `(number, message)` in order"
     msgs,order = {},[]
     def add(n, m):
-        if n in msgs: return
-        if 'content' in m: m['content'] = unpack(m['content'], load)
-        for r in m.get('results', ()): _unpack_result(r, load)
-        msgs[n] = m
-        order.append(n)
+        if n not in msgs: msgs[n] = unpacked(m, load); order.append(n)
     for r in recs:
         k = r['k']
         if k=='msg': add(r['n'], r['m'])
         elif k=='result':
             add(n := r['n'], results([]))
-            if msgs[n]['role']=='tool': msgs[n]['results'].append(_unpack_result(r['r'], load))
+            if msgs[n]['role']=='tool': msgs[n]['results'].append(unpacked(r['r'], load))
         elif k=='hist':
             now = []
             for o in r['of']:
@@ -132,9 +146,12 @@ def fold(recs, load):
             order[:] = dict.fromkeys(now)
     return [(n, msgs[n]) for n in order]
 
-def _unpack_result(r, load):
-    if 'media' in r: r['media'] = unpack(r['media'], load)
-    return r
+def unpacked(m, load):
+    "Message or result `m` with the bytes of its media"
+    if 'results' in m: return {**m, 'results':[unpacked(r, load) for r in m['results']]}
+    k = 'content' if 'content' in m else 'media'
+    ps = m.get(k) or ()
+    return m if (new := unpack(ps, load)) is ps else {**m, k:new}
 
 # %% ../../nbs/agent/01c_records.ipynb #records-clean
 _ansi = re.compile('\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|.)')

@@ -10,9 +10,9 @@ __all__ = ['NEWER', 'UNBEGUN', 'reopen', 'cards_of']
 # %% ../../nbs/agent/02a_reopen.ipynb #reopen-imports
 import os
 from contextlib import suppress
-from types import SimpleNamespace
 from fastcore.basics import patch
-from ..models.messages import INTERRUPTED, add_usage, calls, results
+from ..models.messages import INTERRUPTED, Usage, calls, results
+from ..workspace.activity import Act
 from .records import FORMAT, check, clean_title, fold, unpack_blocks
 from .history import History
 
@@ -22,22 +22,26 @@ NEWER = 'it was written by a newer version, whose work this one might spoil'
 @patch
 def _restore(self:History, recs):
     "Take up what `recs` tell; returns the cards that were begun, id → their last state"
-    cards,newest = {},(0,0)
+    cards,newest,use,last = {},(0,0),[],{}
     pairs = fold(recs, self.journal.file)
     for r in recs:
-        k,at = r['k'],r.get('at')
-        if k in ('prompt','end','forked') and isinstance(at, (int,float)) and 0<at<1e11: self.updated = at
+        k = r['k']
         if k=='card': cards[r['id']] = r.get('state')
-        elif k=='prompt': self.prompts += 1; self.open = True
-        elif k=='end': self.open,self.use = False,add_usage(self.use, r.get('use'))
+        elif k=='msg': self.ids.update([c['id'] for c in r['m'].get('content', ()) if c['type']=='call'])
+        elif k=='prompt': self.prompts,self.open,last = self.prompts+1,True,r
+        elif k=='end': self.open,last = False,r; use.append(r.get('use') or {})
         elif k=='title': self.title,self.titled = clean_title(r['title']),r.get('by')
         elif k=='plan': self.plan = r['items']
         elif k=='usage': self.usage = {a:b for a,b in r.items() if a not in ('k','at')}
         elif k=='set': self.settings = {a:b for a,b in {**self.settings, **r}.items() if a not in ('k','at') and b is not None}
         elif k=='head': self._head(r); newest = max(newest, _version(r))
-        elif k=='msg': self.ids.update(c['id'] for c in calls(r['m']))
+        elif k=='forked': last = r
+    self.updated = _at(last, self.updated)
+    self.use = Usage(**{k:sum(u.get(k) or 0 for u in use) for k in Usage()})
     self.messages,self.known = [m for _,m in pairs],[(n, {**m}) for n,m in pairs]
-    self.n = max([0]+[n for n,_ in pairs]+[r['n'] for r in recs if type(r.get('n')) is int])
+    self.had = [*self.messages]
+    new = [o for r in recs if r['k']=='hist' for o in r['of'] if type(o) is dict]
+    self.n = max([r['n'] for r in recs+new if type(r.get('n')) is int], default=0)
     if newest[0]>FORMAT[0]: self.journal.readonly = f'{NEWER} (format {newest[0]}); update to go on with it'
     return cards
 
@@ -45,7 +49,9 @@ def _restore(self:History, recs):
 def _head(self:History, r):
     "Where the conversation is at home"
     self.cwd,self.roots = r['cwd'],[o for o in r.get('roots') or () if isinstance(o, str)]
-    if isinstance(r.get('at'), (int,float)) and 0<r['at']<1e11: self.created = r['at']
+    self.created = _at(r, self.created)
+
+def _at(r, default): return t if isinstance(t := r.get('at'), (int,float)) and 0<t<1e11 else default
 
 def _version(r):
     v = r.get('v')
@@ -74,6 +80,7 @@ def _answer(self:History, msg, cards):
     if m['role']=='tool':
         n,_ = self.known.pop()
         self.messages.pop()
+        self.had.pop()
         self.part = n,done
     self.messages.append(results(rs))
     self.save()
@@ -120,13 +127,14 @@ def cards_of(recs, live=False):
     return {i:_card(o, args.get(i), outs.get(i), live) for i,o in cards.items()}
 
 def _card(o, args, out, live):
-    "A card as an object with the fields of an `Act`"
+    "The `Act` of a card"
     if o.get('state') not in ('complete','failed') and not live: o = {**o, 'state':'failed', 'detail':o.get('detail') or 'interrupted'}
-    state,tool,diff = o.get('state') or 'running',o.get('tool') or 'tool',o.get('diff')
-    title,done,args = o.get('title') or tool,state in ('complete','failed'),args if isinstance(args, dict) else {}
-    return SimpleNamespace(id=o['id'], tool=tool, kind=o.get('kind') or 'tool', title=title, summary=title, args=args,
-        locations=[tuple(l) for l in o.get('locations') or ()], diff=diff and tuple(diff), state=state, done=done,
-        ok=state=='complete', detail=o.get('detail') or out or '', secs=o.get('secs') or 0., started=0., terminal=None, ask_id=None)
+    act = Act(o.get('tool') or 'tool', args if isinstance(args, dict) else {}, o['id'], o.get('kind'), o.get('title') or '')
+    act.locations,act.diff,act.started = [tuple(l) for l in o.get('locations') or ()],o.get('diff') and tuple(o['diff']),0.
+    act.state,act.detail,act.short = o.get('state') or 'running',o.get('detail') or out or '',o.get('short') or ''
+    act.secs = o.get('secs') or 0.
+    act.done,act.ok = act.state in ('complete','failed'),act.state=='complete'
+    return act
 
 # %% ../../nbs/agent/02a_reopen.ipynb #reopen-replay-def
 @patch

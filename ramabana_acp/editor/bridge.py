@@ -25,6 +25,7 @@ def camel(s):
 def plain(o):
     "A model of the library as its dict, all the way down; everything else as it is"
     if hasattr(o, 'model_dump'): return o.model_dump(mode='json', by_alias=True, exclude_none=True)
+    if isinstance(o, dict): return {k:plain(v) for k,v in o.items()}
     return [plain(x) for x in o] if isinstance(o, (list,tuple)) else o
 
 class Conn:
@@ -56,12 +57,15 @@ def call(self:Bridge,
 ):
     "Run `coro` on the loop and wait; raises what it raises, `TimeoutError`, or `Cancelled` when the turn is"
     if _on(self.loop): coro.close(); raise RuntimeError("Bridge.call on the loop's own thread would wait for itself")
-    fut,done = asyncio.run_coroutine_threadsafe(coro, self.loop),threading.Event()
+    done = threading.Event()
+    try: fut = asyncio.run_coroutine_threadsafe(coro, self.loop)
+    except RuntimeError: coro.close(); raise ConnectionError('the editor is gone') from None
     fut.add_done_callback(lambda _: done.set())
     off = self.tok.on(done.set) if self.tok else lambda: None
     try:
         done.wait(self.timeout if timeout is None else timeout)
-        if fut.done() and not fut.cancelled(): return fut.result()
+        if fut.cancelled(): raise ConnectionError('the editor is gone')
+        if fut.done(): return fut.result()
         fut.cancel()
         if self.tok: self.tok.check()
         raise TimeoutError('the editor did not answer in time')
@@ -74,11 +78,11 @@ def _on(loop):
 
 # %% ../../nbs/editor/02_bridge.ipynb #bridge-post
 @patch
-def post(self:Bridge, coro):
-    "Run `coro` on the loop without waiting"
+def post(self:Bridge, coro, keep=True):
+    "Run `coro` on the loop without waiting; `drain` waits for it if `keep`"
     try: fut = asyncio.run_coroutine_threadsafe(coro, self.loop)
     except RuntimeError: return coro.close()
-    self.posts.add(fut)
+    if keep: self.posts.add(fut)
     fut.add_done_callback(self._posted)
 
 @patch

@@ -23,7 +23,7 @@ class EditorHost(WorkspaceHost):
     "A provider-configured workspace whose file text and shell may come from the editor."
     def __init__(self, *args, **kw):
         super().__init__(*args, **kw)
-        self.br,self.can_read,self.can_write,self.can_run = None,False,False,False
+        self.br,self.can_read,self.can_write,self.can_run,self.slow = None,False,False,False,self
 
 # %% ../../nbs/editor/03_host.ipynb #host-attach
 @patch
@@ -49,10 +49,12 @@ def _editor(self:EditorHost, method, timeout=None, **kw):
 def fetch(self:EditorHost, p):
     "The `Text` of checked path `p`: the editor's buffer, or the disk when the editor declines"
     if not self.can_read or p.is_dir() or not self.plain(p): return self.disk(p)
-    try: s = self._editor('read_text_file', READ_WAIT, path=str(self.spell(p))).get('content')
+    wait = 1 if self.slow is self.tok else READ_WAIT
+    try: s = self._editor('read_text_file', wait, path=str(self.spell(p))).get('content')
     except Cancelled: raise
+    except TimeoutError: self.slow,s = self.tok,log('the editor does not answer a read', path=p.name, waited=wait)
     except Exception as e: s = log('the editor declined a read', path=p.name, error=f'{type(e).__name__}: {e}')
-    return Text(s) if isinstance(s, str) else self.disk(p)
+    return Text(s) if isinstance(s, str) and (s or p.exists()) else self.disk(p)
 
 # %% ../../nbs/editor/03_host.ipynb #host-store
 @patch
@@ -105,7 +107,7 @@ async def _opened(self:EditorHost, **kw):
 @patch
 def _done(self:EditorHost, tid, method):
     "Kill or release terminal `tid`; not waited for, so that it happens in a cancelled turn as well"
-    self.br.post(getattr(self.br.conn, method)(session_id=self.br.sid, terminal_id=tid))
+    self.br.post(getattr(self.br.conn, method)(session_id=self.br.sid, terminal_id=tid), keep=False)
 
 # %% ../../nbs/editor/03_host.ipynb #host-watch
 @patch

@@ -84,7 +84,7 @@ class Outbox:
     def wait(self, ready, timeout):
         with self.cv: return self.cv.wait_for(lambda: ready() or self.broken, timeout)
     def room(self, tok, most=8<<20, timeout=60):
-        "Wait until less than `most` bytes are queued or `tok` is thrown; False when the editor reads nothing for `timeout` seconds"
+        "Wait until less than `most` bytes are queued or `tok` is thrown; False when the editor is too slow for `timeout` seconds"
         if self.size<most: return True
         off = tok.on(self.poke)
         try: return self.wait(lambda: self.size<most or tok.cancelled, timeout)
@@ -149,7 +149,7 @@ class Wire:
     def __init__(self, rfd, wfd, on_hello=None, limit=LIMIT):
         self.rfd,self.limit,self.inbox = rfd,limit,Inbox()
         self.out,self.lock,self.open,self.pending,self.ids = Outbox(wfd, self.hang_up),threading.Lock(),{},{},count(1)
-        self.hello,self.on_hello,self.on_idle = None,on_hello,None
+        self.hello,self.on_hello,self.on_idle,self.greets = None,on_hello,None,threading.Lock()
     def start(self):
         "Begin to read and write, on two daemon threads"
         for f in (self.out.run, self.out.watch, self.read): daemon(f, name='wire')
@@ -162,18 +162,20 @@ class Wire:
         self.hang_up()
     def send(self, m):
         "Queue message `m`; a response goes out only while its request is open"
-        if 'method' not in m and not self.settle(m): return log('an answer that nobody waits for is dropped', id=m.get('id'))
+        was = None if 'method' in m else self.settle(m)
+        if was is None and 'method' not in m: return log('an answer that nobody waits for is dropped', id=m.get('id'))
         try: s = jdumps(m)
         except TypeError as e:
             if 'method' in m: raise
             log('a result that is no JSON', error=e)
             s = jdumps(reply(m['id'], error=Err('Internal error')))
         self.out.put((s+'\n').encode())
+        if was and was.get('after'): was['after']()
     def settle(self, m):
-        "Close the request that `m` answers; True if it was open, or was too broken to be opened"
+        "Close the request that `m` answers and return it; None if it is not open"
         with self.lock: was = self.open.pop(idkey(m['id']), None)
         if self.on_idle and not self.open: self.on_idle()
-        return was is not None or m['id'] is None
+        return {} if was is None and m['id'] is None else was
     def notify(self, method, params): self.send(dict(jsonrpc='2.0', method=method, params=params))
     def take(self, line):
         "Handle one line from the client: answer it, pass it to who waits for it, or hand it on"
@@ -202,14 +204,16 @@ def request(wire, m):
     meth = m['method']
     with wire.lock:
         if idkey(m['id']) in wire.open: id,m['id'] = m['id'],None; raise InvalidRequest(f'Invalid request: id {id} is in use')
-    if meth not in METHODS: raise MethodNotFound(f'Method not found: {one_line(meth)}', method=one_line(meth))
+    if meth not in METHODS and meth not in NOTES: raise MethodNotFound(f'Method not found: {one_line(meth)}', method=one_line(meth))
     if wire.hello is None and meth!='initialize': raise InvalidRequest('Invalid request: initialize comes first')
     m['params'] = m.get('params') or {}
     check_params(meth, m['params'])
     with wire.lock: wire.open[idkey(m['id'])] = m
+    if meth in NOTES: note(wire, {k:v for k,v in m.items() if k!='id'}); return wire.send(reply(m['id']))
     if meth!='initialize': return wire.inbox.give(m)
-    try: r = reply(m['id'], wire.on_hello(m['params'])); wire.hello = m['params']
-    except Err as e: r = reply(m['id'], error=e)
+    with wire.greets:
+        try: r = reply(m['id'], wire.on_hello(m['params'])); wire.hello = m['params']
+        except Err as e: r = reply(m['id'], error=e)
     wire.send(r)
 
 # %% ../../nbs/editor/01_wire.ipynb #wire-note
@@ -224,7 +228,7 @@ def note(wire, m):
 def withdraw(wire, id):
     "The client takes back request `id`; one that is unknown or answered is ignored"
     with wire.lock: m = wire.open.get(idkey(id)) if is_id(id) else None
-    if m is None: return
+    if m is None or m.get('withdrawn'): return
     m['withdrawn'] = True
     if f := m.get('withdraw'): f()
 

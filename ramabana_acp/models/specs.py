@@ -12,7 +12,7 @@ import os, re
 from collections import namedtuple
 from urllib.parse import urlsplit
 from ..core import Err, InvalidParams
-from ..config import Config
+from ..config import Config, homes
 
 # %% ../../nbs/models/01_specs.ipynb #specs-modelspec
 _fields = 'name provider id base_url key_env accepts window max_output effort prices profile api'
@@ -183,10 +183,11 @@ def servable(spec, cfg=None):
     return _advice(f'{spec.name} has no key', f'{spec.key_env}=…', cfg)
 
 def _advice(what, line, cfg):
-    "Where the missing key goes, and how to do without"
-    where = f'{cfg.home/".env"}'
+    "How a key gets to its place, and how to do without"
+    from shlex import quote
+    where,cmd = f'{cfg.home/".env"}','ramabana-acp setup'+('' if cfg.home==homes()[0] else f' --cfg {quote(str(cfg.home))}')
     if cfg.get('keys')!='file': where += ' or into the environment of the editor'
-    return f'{what}: put {line} into {where}. To try the agent without a key, start it with `ramabana-acp --model demo`.'
+    return f'{what}: run `{cmd}`, or put {line} into {where}. To try the agent without a key, start it with `ramabana-acp --model demo`.'
 
 # %% ../../nbs/models/01_specs.ipynb #specs-default
 def default_model(cfg=None):

@@ -169,7 +169,7 @@ class Run(Client):
         "One turn; returns its seconds"
         t,self.seen = time.monotonic(),[]
         r = self.prompt(self.sid, say(kind, **o), 120)
-        if r['stopReason']!='end_turn': raise Err(f'the turn ended with {r["stopReason"]}')
+        if r['stopReason']!='end_turn': raise Err(f'a turn ended with {r["stopReason"]}; {self.stderr[-200:].strip() or "no log"}')
         return time.monotonic()-t
     def said(self): return [(t, u['content']['text']) for t,u in list(self.seen) if u['sessionUpdate']=='agent_message_chunk']
     def wait_for(self, ok, what, turn=None, secs=30):

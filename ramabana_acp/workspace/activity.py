@@ -36,7 +36,7 @@ _titles = dict(
     find        = lambda a,h: f'Find {one_line(str(a["pattern"]), 100)}{_where(a, h)}',
     grep        = lambda a,h: f'Search "{one_line(str(a["pattern"]), 100)}"{_where(a, h)}',
     run_shell   = lambda a,h: one_line(str(a['command'])) or 'Run nothing',
-    add_root    = lambda a,h: f'Open the folder {shown(a["path"], h)}',
+    add_root    = lambda a,h: f'Open the folder {shown(os.path.realpath(os.path.join(getattr(h, "roots", [""])[0], a["path"])))}',
     set_plan    = lambda a,h: 'Make a plan',
     update_todo = lambda a,h: f'Mark step {one_line(str(a["id"]), 20)} {one_line(str(a["status"]), 20)}')
 
@@ -74,7 +74,7 @@ class Act:
         self.title = title or _title(tool, self.args, host)
         self.summary,self.locations,self.diff = summary or self.title,list(locations) or places(tool, self.args, host),diff
         self.detail,self.ok,self.done,self.secs,self.started,self.state = '',None,False,0.,time.time(),'running'
-        self.ask_id = self.terminal = None
+        self.ask_id,self.terminal,self.short = None,None,''
         self.__dict__.update(kw)
     def __repr__(self): return f'Act({self.title!r}, {self.state})'
 
