@@ -56,16 +56,24 @@ boot.boot(model='demo')'''
     assert b'HEAVY []' in p.stderr, p.stderr.decode()
     assert json.loads(p.stdout.splitlines()[0])['result']['protocolVersion']==1
 
-def test_other_requests_are_served_while_the_library_loads(tmp_path):
-    p = start(False)
+def test_a_turn_is_served_before_the_library_has_loaded(tmp_path):
+    (tmp_path/'slow/acp').mkdir(parents=True)
+    (tmp_path/'slow/acp/__init__.py').write_text("import sys, time\nsys.stderr.write('LOADING'); sys.stderr.flush(); time.sleep(60)")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path/'slow')!r})\nfrom ramabana_acp.entry import run\nrun(['--model','demo'])"
+    p = subprocess.Popen([sys.executable, '-c', code], stdin=-1, stdout=-1, stderr=-1)
+    def say(**m): p.stdin.write(wire([m])); p.stdin.flush()
+    def hear(id):
+        while (m := json.loads(p.stdout.readline())).get('id')!=id: pass
+        return m['result']
     try:
-        p.stdin.write(wire([INIT, dict(id=1, method='session/new', params=dict(cwd=str(tmp_path), mcpServers=[]))])); p.stdin.flush()
-        while json.loads(p.stdout.readline()).get('id')!=1: pass
-        p.stdin.write(wire([dict(id=2, method='session/prompt', params=dict(sessionId='ghost', prompt=[dict(type='text', text='hi')])),
-            dict(id=3, method='session/new', params=dict(cwd=str(tmp_path), mcpServers=[]))])); p.stdin.flush()
-        seen = []
-        while len(seen)<2:
-            m = json.loads(p.stdout.readline())
-            if 'id' in m: seen.append(m['id'])
-        assert seen==[3,2], 'what needs the library waits, the rest does not'
+        say(**INIT)
+        say(id=1, method='session/new', params=dict(cwd=str(tmp_path), mcpServers=[]))
+        sid = hear(1)['sessionId']
+        say(id=2, method='session/prompt', params=dict(sessionId=sid, prompt=[dict(type='text', text='/help')]))
+        assert hear(2)==dict(stopReason='end_turn')
+        assert b'LOADING' in p.stderr.read(7), 'it loads once nothing is asked'
+        say(id=3, method='session/new', params=dict(cwd=str(tmp_path), mcpServers=[]))
+        assert hear(3)['sessionId']!=sid, 'and nobody waits for it'
+        say(id=4, method='session/prompt', params=dict(sessionId=sid, prompt=[dict(type='text', text='hello')]))
+        assert hear(4)==dict(stopReason='end_turn')
     finally: p.kill(); p.wait()

@@ -10,7 +10,7 @@ __all__ = ['AcpAgent', 'Answer']
 # %% ../../nbs/editor/07_acp.ipynb #acp-imports
 import asyncio, os
 from fastcore.basics import patch
-from ..core import AuthRequired, InvalidParams, NotFound, one_line
+from ..core import AuthRequired, InvalidParams, NotFound, daemon, one_line
 from .hello import DEMO, Start, handshake
 from .bridge import DFLT_TIMEOUT, off_loop, plain
 from .session import Session
@@ -27,7 +27,7 @@ class AcpAgent:
         **kw # for `mk`, such as `web` and `cfg`
     ):
         self.roots,self.mk,self.timeout,self.kw = tuple(roots),mk,timeout,kw
-        self.start,self.sessions,self.hello,self.conn,self.ending = Start(model, kw.get('cfg')),{},{},None,False
+        self.start,self.sessions,self.hello,self.conn,self.ending,self.warm = Start(model, kw.get('cfg')),{},{},None,False,None
     def on_connect(self, conn): self.conn = conn
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-initialize-def
@@ -95,12 +95,16 @@ async def new_session(self:AcpAgent, cwd=None, mcp_servers=None, additional_dire
     s = await off_loop(self.open, roots)
     self.sessions[s.sid] = s
     if servers: s.greeting = f"MCP servers are not supported yet and were not started: {', '.join(one_line(m['name'], 60) for m in servers)}.\n\n"
-    return Answer(sessionId=s.sid).then(self.loop, self.conn, lambda: self.announce(s))
+    return Answer(sessionId=s.sid).then(self.loop, self.conn, lambda: self.opened(s))
 
 @patch
-def announce(self:AcpAgent, s):
-    "Tell the client which slash commands there are"
+def opened(self:AcpAgent, s):
+    "Tell the client which slash commands there are, and load what the first turn will need while the person types"
     s.br.post(self.conn.session_update(session_id=s.sid, update=up.commands(s.agent.commands())))
+    if self.warm is None and hasattr(s.agent, 'warm'): self.warm = daemon(s.agent.warm, name='warm')
+
+@patch
+def warming(self:AcpAgent): "Is a first session still making itself ready?"; return self.warm is not None and self.warm.is_alive()
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-session-of
 @patch
