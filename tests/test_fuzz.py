@@ -194,7 +194,7 @@ OUTCOMES = st.one_of(JSON, params(outcome=JSON), params(outcome=params(outcome=s
     st.just(YES), st.just(YES))
 CONTENTS = JSON|params(content=JSON|TEXT)
 ENDS = JSON|params(exitCode=JSON, signal=JSON)|params(exitCode=st.just(0))
-GIVEN = {'session/request_permission':OUTCOMES, 'fs/read_text_file':CONTENTS, 'terminal/create':JSON|params(terminalId=JSON|TEXT), 'terminal/wait_for_exit':ENDS,
+GIVEN = {'session/request_permission':OUTCOMES, 'fs/read_text_file':CONTENTS, 'terminal/create':JSON|params(terminalId=JSON|TEXT)|params(terminalId=st.just('t1')), 'terminal/wait_for_exit':ENDS,
     'terminal/output':JSON|params(output=JSON|TEXT, truncated=JSON), 'terminal/kill':JSON, 'terminal/release':JSON}
 FAILS = st.tuples(st.integers(-40_000, 40_000), TEXT, JSON)
 
@@ -221,7 +221,9 @@ def strange(n, models, record_property):
                 for k,f in (('c','f'), ('r','g')):
                     assert not s.path(f'{f}{i}').exists() or f'{k}{i}' in allowed, f'{f}{i} without a yes'
                     yes[k] += f'{k}{i}' in allowed
-                assert not a.faults and 'Traceback' not in a.stderr
+                opened = any(ok for m,ok,_ in told if m=='terminal/create')
+                assert not opened or not s.path(f'g{i}').exists(), 'a command that ran in the editor ran here as well'
+                assert not a.faults and 'Traceback' not in a.stderr and not a.problems()
             except BaseException: print('--- told', *told, sep='\n'); raise
         examples()
         record_property('allowed', dict(yes))

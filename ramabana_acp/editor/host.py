@@ -42,7 +42,8 @@ READ_WAIT = 15
 def _editor(self:EditorHost, method, timeout=None, **kw):
     "The editor's answer to `method` about this session, as a dict; raises what `Bridge.call` raises"
     r = self.br.call(getattr(self.br.conn, method)(session_id=self.br.sid, **kw), *([timeout] if timeout is not None else []))
-    return plain(r) or {}
+    r = plain(r)
+    return r if isinstance(r, dict) else {}
 
 # %% ../../nbs/editor/03_host.ipynb #host-fetch
 @patch
@@ -90,15 +91,21 @@ def _terminal(self:EditorHost, command, d):
     from ramabana_acp.workspace.process import ENV, env_for
     env = [dict(name=k, value=v) for k,v in {**ENV, **env_for(command)}.items() if k!='TERM']
     kw = dict(command=os.environ.get('SHELL') or '/bin/sh', args=['-c', command], cwd=str(self.spell(d)), env=env, output_byte_limit=1<<20)
-    tid = (plain(self.br.call(self._opened(**kw), 30)) or {}).get('terminalId')
+    tid = _tid(self.br.call(self._opened(**kw), 30))
     if tid and self.act: self.on_terminal(self.act, tid)
     return tid
+
+def _tid(r):
+    "The id of the terminal in answer `r`, None when it names none"
+    r = plain(r)
+    t = r.get('terminalId') if isinstance(r, dict) else None
+    return t if isinstance(t, str) and t else None
 
 @patch
 async def _opened(self:EditorHost, **kw):
     "Open a terminal; one that opens when nobody waits any more is killed and released"
     def late(f):
-        if f.cancelled() or f.exception() or not (tid := (plain(f.result()) or {}).get('terminalId')): return
+        if f.cancelled() or f.exception() or not (tid := _tid(f.result())): return
         for m in ('kill_terminal','release_terminal'): self._done(tid, m)
     req = asyncio.ensure_future(self.br.conn.create_terminal(session_id=self.br.sid, **kw))
     try: return await asyncio.shield(req)
