@@ -116,6 +116,7 @@ EPILOG = '''commands:
   ramabana-acp setup                                            choose a model, give its key, try both
   ramabana-acp doctor                                           look at everything a session needs
   ramabana-acp logout                                           remove what setup wrote
+  ramabana-acp sessions [show ID | delete ID…] [--all]          the conversations that were kept
   ramabana-acp --version'''
 
 def parser():
@@ -127,7 +128,7 @@ def parser():
         if a.metavar=='(str)': a.metavar = a.dest.upper()
     return p
 
-OTHERS = dict(setup='setup.setup', logout='setup.log_out', doctor='doctor.doctor')
+OTHERS = dict(setup='setup.setup', logout='setup.log_out', doctor='doctor.doctor', sessions='sessions.sessions')
 
 def command_line(name='main'):
     "Run command `name` on `sys.argv`, as the console entry does; returns the exit code"

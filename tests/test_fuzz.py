@@ -128,7 +128,8 @@ class Fuzzed:
         for s in new-gone: a.request('session/close', dict(sessionId=s), 20)
         self.sids = [s for s in self.sids if s not in gone]
         bad = [(k, m) for k,m in a.problems() if m!='a result for nobody']+a.faults # to the id null
-        a.check.sent.clear(); a.check.turns.clear(); a.replies.clear()
+        for o in (a.check.sent, a.check.turns, a.replies, a.trace, a.lines, a.updates): o.clear()
+        a.at = 0
         told = a.stderr[log:]
         assert not bad and 'Traceback' not in told and len(told)<3000+600*len(lines), (bad, told[-3000:])
         if self.n==20: self.base = rss(a.proc.pid)

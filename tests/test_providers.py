@@ -1,13 +1,15 @@
 "Model servers that misbehave: each reported fault as a test, in both dialects where both can have it."
 import asyncio, json, threading, time
+from copy import deepcopy
 import pytest
-from ramabana_acp.core import Cancelled, Token
-from ramabana_acp.models.claude import ClaudeProvider, ClaudeReply
-from ramabana_acp.models.messages import assistant, call, calls, result, results, text, text_of, thinking, user
-from ramabana_acp.models.openai import ChatReply, OpenAIProvider
+from hypothesis import given, settings, strategies as st
+from ramabana_acp.core import Cancelled, Token, jdumps
+from ramabana_acp.models.claude import ClaudeProvider, ClaudeReply, claude_body, mark, to_messages
+from ramabana_acp.models.messages import assistant, call, calls, pair, result, results, text, text_of, thinking, user
+from ramabana_acp.models.openai import ChatReply, OpenAIProvider, chat_body, to_chat
 from ramabana_acp.models.provider import ModelError
 from ramabana_acp.models.specs import ModelSpec
-from ramabana_acp.models.sse import pump
+from ramabana_acp.models.sse import Sent, pump
 from ramabana_acp.testing.models import Chat, FakeModel, Messages
 
 PROVIDERS = dict(chat=OpenAIProvider, claude=ClaudeProvider)
@@ -387,3 +389,64 @@ def test_the_cached_prefix_of_a_claude_turn_survives_every_append():
     for a,b in zip(bodies, bodies[1:]):
         assert bare(b)[:len(a)]==bare(a)
         assert 'cache_control' in b[len(a)-1]['content'][-1], 'the end of the last request is still marked'
+
+# ---------------------------------------------------------------- the same bytes, whatever was kept of the request before
+
+png = user(media=[b'\x89PNG\r\n\x1a\n'])['content']
+said = st.sampled_from(['', ' ', 'hi', '"messages":[', '\ud800', 'é\u2028', 'x'*99])
+parts = st.one_of(said.map(text), st.builds(thinking, said), st.builds(thinking, said, st.just('seal')), st.just(thinking('', redacted='box')),
+    st.builds(lambda s: thinking(s, field='reasoning_content'), said),
+    st.builds(call, st.sampled_from(['t1','t2','a b']), st.sampled_from(['ls','my tool']), st.sampled_from([{}, {'a':[1, {'b':float('nan')}]}, {'p':'\udfff'}])))
+def answers(m, pics): return [results([result(c, f"r{c['id']}", i%2==0, png if pics else ()) for i,c in enumerate(calls(m))])] if calls(m) else []
+asked = st.builds(lambda s,pics: [user(s, png if pics else [])], said, st.booleans())
+answered = st.builds(lambda ps,pics,full: [m := assistant(ps), *(answers(m, pics) if full else [])], st.lists(parts, max_size=3), st.booleans(), st.booleans())
+ops = st.lists(st.tuples(st.sampled_from('+++++++-~^!'), st.lists(asked|answered, min_size=1, max_size=4).map(lambda o: sum(o, [])), st.integers(0, 10**6)), max_size=14)
+
+def disturb(h, op, new, n):
+    "The history `h` after `op`: longer, shorter, with a message that was replaced, or changed where it stands, or missing"
+    if op=='+' or not h: return h+new
+    i = n%len(h)
+    if op=='-': return h[:i]
+    if op=='~': return h[:i]+new[:1]+h[i+1:]
+    if op=='!': return h[:i]+h[i+1:]
+    if h[i]['role']=='tool': h[i]['results'][0]['text'] += '!'
+    elif h[i]['content']: (p := h[i]['content'][n%len(h[i]['content'])]).update(dict(args={'z':n}) if p['type']=='call' else dict(text='new') if 'text' in p else dict(data=b'GIF89a', mime='image/gif'))
+    return h
+
+@pytest.mark.parametrize('limit', [4<<20, 6000, 0])
+@pytest.mark.parametrize('id', ['gpt-5.4','deepseek-v4','claude'])
+def test_a_request_has_the_bytes_it_would_have_if_nothing_had_been_kept(id, limit):
+    spec,kept = ModelSpec('m', 'x', id, accepts=('text','image')),[]
+    tools = [dict(name='ls', description='List', input_schema=dict(type='object', properties={}))]
+    mk,wire,end = (claude_body, lambda h: to_messages(h, spec), mark) if id=='claude' else (chat_body, lambda h: to_chat(h, spec), list)
+    @given(ops, st.sampled_from(['','Be kind.']))
+    @settings(max_examples=150, deadline=None)
+    def check(ops, system):
+        sent,h = Sent(limit),[]
+        for op,new,n in ops:
+            h = disturb(h, op, deepcopy(new), n)
+            p = pair(h)
+            assert sent.body(mk(spec, [], system, tools), p, wire, end)==jdumps(mk(spec, p, system, tools)).encode()
+            assert len(sent.json)+512*len(sent.had)<=limit
+        kept.append(len(sent.had))
+    check()
+    assert limit<4<<20 or max(kept)>3, 'hardly ever was anything kept, so nothing was shown'
+
+def test_what_is_kept_grows_with_the_conversation_and_a_step_writes_only_its_end():
+    spec,h,sent,wrote = ModelSpec('m', 'x', 'm'),[],Sent(),[]
+    def wire(part): wrote.append(len(part)); return to_chat(part, spec)
+    for i in range(120):
+        c = call(f't{i}', 'ls', {})
+        h += [user(f'q{i}'), assistant([c]), results([result(c, 'r')]), assistant([text('a')])]
+        wrote.clear()
+        sent.body(chat_body(spec, []), pair(h[:-1]), wire)
+        assert max(wrote)<=12 and sum(wrote)<36, wrote
+    assert len(sent.had)>=len(h)-12
+
+def test_a_side_request_leaves_what_is_kept_of_the_conversation():
+    spec,sent = ModelSpec('m', 'x', 'm'),Sent()
+    h = [m for i in range(9) for m in (user(f'q{i}'), assistant([text('a')]))]+[user('on')]
+    def ask(h): sent.body(chat_body(spec, []), h, lambda p: to_chat(p, spec))
+    ask(h); had = [*sent.had]
+    ask([user('a title for this?')])
+    assert had and sent.had==had

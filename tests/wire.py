@@ -64,7 +64,8 @@ class Checker:
         sid = p.get('sessionId') if isinstance(p, dict) else None
         if m['method'] in ('session/prompt','session/load') and isinstance(sid, str):
             self.turns.setdefault(sid, []).append(idkey(m['id']))
-            if m['method']=='session/load': self.known.add(sid)
+            if m['method']=='session/load': self.known.add(sid); self.cards = {k:st for k,st in self.cards.items() if k[0]!=sid} # a replay shows them again
+        if m['method']=='session/resume' and isinstance(sid, str): self.known.add(sid)
     def theirs(self, line):
         try: m = strict(line)
         except (ValueError, RecursionError) as e: return self.bad('stdout', f'{e}: {line[:200]!r}')
@@ -253,6 +254,18 @@ class Session:
         "The text of each tool result in one model request, in order"
         return [m['content'] if isinstance(m['content'], str) else '\n'.join(strings(m['content'])) for m in self.requests[i]['messages'] if m['role']=='tool']
 
+class Again(Session):
+    "A session of an earlier time, opened by `method`; what was told before its answer is in `told`"
+    def __init__(self, a, sid, root, method='session/load', params=None, timeout=30, **kw):
+        self.a,self.root,self.sid,self.ed = a,Path(root),sid,Editor(root, **kw)
+        self.ed.caps,a.parts[sid] = a.ed.caps,self.ed
+        id = a.send(method, dict(sessionId=sid, cwd=str(root), mcpServers=[]) | (params or {}))
+        try: self.result = a.sessions[sid] = a.wait(id, timeout)
+        except BaseException: a.parts.pop(sid); raise
+        n = next(i for i,(_,l) in enumerate(a.lines) if (m := json.loads(l)).get('id')==id and 'method' not in m)
+        ms = [json.loads(l) for _,l in a.lines[:n]]
+        self.told = [m['params']['update'] for m in ms if m.get('method')=='session/update' and m['params']['sessionId']==sid]
+
 def tool(name, call='t1', /, **args): return dict(tool=name, id=call, args=args)
 def one(name, /, **args):
     "A script of one tool call and a last word"
@@ -288,7 +301,7 @@ def poll(f, timeout=20):
 
 @contextmanager
 def agent(*args, script=None, env=None, init=True, models=None, cmd=None, rc=0, traceback=False, strict=True, home=None, **kw):
-    "A process of its own: with a `script`, its model is `scripted/FILE`; with `models`, that server; else what `args` say"
+    "A process of its own: with a `script`, its model is `scripted/FILE`; with `models`, that server; else what `args` say; a `home` that is given is kept"
     tmp = Path(home or tempfile.mkdtemp(prefix='wire-')).resolve()
     a = None
     try:
@@ -311,7 +324,7 @@ def agent(*args, script=None, env=None, init=True, models=None, cmd=None, rc=0, 
         if a:
             a.kill(); a.close(0)
             for ed in a.parts.values(): ed.close(strict=False)
-        shutil.rmtree(tmp, ignore_errors=True)
+        if home is None: shutil.rmtree(tmp, ignore_errors=True)
 
 # ---- processes that tests share
 

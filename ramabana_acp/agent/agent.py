@@ -11,9 +11,9 @@ __all__ = ['Run', 'Agent']
 import threading
 from itertools import groupby
 from fastcore.basics import patch
-from ..core import Cancelled, Err, Token, TurnFailed, new_id
+from ..core import Cancelled, Err, Token, TurnFailed, log, new_id
 from ..config import Config
-from ..models.messages import Usage, add_usage, pair, user
+from ..models.messages import Usage, add_usage, calls, pair, user
 from ..models.specs import default_model, resolve, servable
 from ..models.provider import mk_provider
 from ..workspace.activity import Activity, Plan
@@ -53,14 +53,15 @@ class Agent:
         self.activity,self.plan,self.session_id = Activity(on_activity, host=host),Plan(on_plan),session_id or new_id('s_', 16)
         self.history,self.use,self.turn_use,self.stop_reason = [],Usage(),Usage(),None
         self._sp,self._extra,self._tools,self._provider = sp,extra_sp,tools,provider
-        self._lock,self._run,self._ids = threading.Lock(),None,set()
+        self._lock,self._run,self._ids,self._had,self._making = threading.Lock(),None,set(),[],threading.Lock()
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-lazy
 @patch(as_prop=True)
 def tools(self:Agent):
     "What the model may call, by name"
-    if self._tools is None: self._tools = tools_for(self.host, web=self.web, plan=self.plan)
-    return self._tools
+    with self._making:
+        if self._tools is None: self._tools = tools_for(self.host, web=self.web, plan=self.plan)
+        return self._tools
 
 @patch(as_prop=True)
 def system(self:Agent):
@@ -71,12 +72,23 @@ def system(self:Agent):
 @patch(as_prop=True)
 def provider(self:Agent):
     "Where answers come from; raises `TurnFailed` when no model can be asked"
-    if self._provider is None:
-        if why := servable(self.model, self.cfg): raise TurnFailed(why, kind='auth.missing', retryable=False)
-        self._provider = mk_provider(self.model, self.cfg)
-        if hasattr(self._provider, 'root'): self._provider.root = str(self.host.roots[0])
-        if getattr(self._provider, 'root', None)=='': self._provider.root = self.host.roots[0]
-    return self._provider
+    with self._making:
+        if self._provider is None:
+            if why := servable(self.model, self.cfg): raise TurnFailed(why, kind='auth.missing', retryable=False)
+            p = mk_provider(self.model, self.cfg)
+            if hasattr(p, 'root'): p.root = str(self.host.roots[0])
+            self._provider = p
+        return self._provider
+
+# %% ../../nbs/agent/06_agent.ipynb #agent-warm
+@patch
+def warm(self:Agent):
+    "Load what the first turn needs; never raises"
+    try:
+        for t in self.tools.values(): t.schema
+        if hasattr(p := self.provider, 'warm'): p.warm()
+    except TurnFailed: pass # there is no model to ask yet
+    except Exception as e: log('not everything could be loaded in advance', error=f'{type(e).__name__}: {e}')
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-hooks
 def _hook(name):
@@ -150,7 +162,15 @@ def _turn(self:Agent, tok, hist):
     try: args = self.provider,hist,self.tools,self.host,self.system
     except (Cancelled,TurnFailed): raise
     except Exception as e: raise failure(e) from e
-    return Turn(*args, self.approvals, self.activity, tok, self._thought, self.max_steps, self._ids)
+    return Turn(*args, self.approvals, self.activity, tok, self._thought, self.max_steps, self._used(hist))
+
+@patch
+def _used(self:Agent, hist):
+    "The ids of all calls so far; looks only at messages it has not seen"
+    n = len(self._had)
+    self._ids.update(c['id'] for m in (hist[n:] if hist[:n]==self._had else hist) for c in calls(m))
+    self._had = [*hist]
+    return self._ids
 
 @patch
 def _thought(self:Agent, s, mid):

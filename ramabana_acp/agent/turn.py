@@ -36,13 +36,12 @@ class Turn:
         tok=None, # throw it to cancel
         on_thought=None, # called as `on_thought(text, mid)` while the model thinks
         max_steps=80, # requests to the model at most
-        ids=None, # call ids the session has used, kept up to date
+        ids=None, # call ids the session has used, kept up to date; omit for those in `history`
     ):
         self.provider,self.history,self.tools,self.host,self.system = provider,history,tools or {},host,system
         self.approvals,self.activity,self.tok,self.on_thought,self.max_steps = approvals,activity,tok or Token(),on_thought,max_steps
         self.use,self.stop_reason,self.mid,self.start = Usage(),None,None,len(history)-1
-        self.ids = set() if ids is None else ids
-        self.ids.update(c['id'] for m in history for c in calls(m))
+        self.ids = {c['id'] for m in history for c in calls(m)} if ids is None else ids
 
 # %% ../../nbs/agent/04_turn.ipynb #turn-thought
 @patch
@@ -178,13 +177,14 @@ def failure(e):
 SLIM = dict(bad_request=10**9, context_overflow=4000)  # characters of a text that stay, by what the server refused
 
 def slim(msg, n):
-    "Take media out of a refused message, and what exceeds `n` characters out of each of its texts"
+    "A refused message without media, and without what exceeds `n` characters in each of its texts"
     def part(p): return text(head_tail(p['text'], n) if p['type']=='text' else f"[{p['mime']} left out: the model's server refused it]")
-    if msg['role']=='user': msg['content'] = [part(p) for p in msg['content']]
-    if msg['role']=='tool': msg['results'] = [{**r, 'text':head_tail(r['text'], n), 'media':[]} for r in msg['results']]
+    if msg['role']=='user': return {**msg, 'content':[part(p) for p in msg['content']]}
+    if msg['role']=='tool': return {**msg, 'results':[{**r, 'text':head_tail(r['text'], n), 'media':[]} for r in msg['results']]}
+    return msg
 
 @patch
 def failed(self:Turn, e):
     "End the turn with `e`: the history made harmless, and the error to raise"
-    if n := SLIM.get(getattr(e, 'kind', None)): slim(self.history[-1], n)
+    if n := SLIM.get(getattr(e, 'kind', None)): self.history[-1] = slim(self.history[-1], n)
     return failure(e)

@@ -13,7 +13,7 @@ from ..core import new_id, one_line
 from .messages import Usage, assistant, call, text, thinking
 from .specs import accepts
 from .provider import ModelError, Provider, http_error
-from .sse import arguments, b64, cut_last, left_out, post, pump
+from .sse import Sent, arguments, b64, cut_last, left_out, post, pump
 
 # %% ../../nbs/models/03_claude.ipynb #claude-parts
 _images = ('image/png','image/jpeg','image/gif','image/webp')
@@ -172,6 +172,9 @@ _clients = {}
 
 class ClaudeProvider(Provider):
     "A model behind the Messages API"
+    def __init__(self, spec, cfg=None):
+        super().__init__(spec, cfg)
+        self.sent = Sent()
     @property
     def client(self):
         "The SDK's client for this server and key"
@@ -185,5 +188,7 @@ class ClaudeProvider(Provider):
         return self.client
     async def run(self, req, emit):
         "Send the request and read the answer"
-        resp = await post(self.client, '/v1/messages', claude_body(self.spec, *req))
+        frame = claude_body(self.spec, [], *req[1:])
+        body = self.sent.body(frame, req.history, lambda h: to_messages(h, self.spec), mark)
+        resp = await post(self.client, '/v1/messages', body)
         await pump(resp, ClaudeReply(emit, self.spec.name), emit)

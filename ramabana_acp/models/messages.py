@@ -113,9 +113,13 @@ def _safe(s, n=64):
     "`s` as every provider takes an id or a name"
     return _unsafe.sub('_', str(s or ''))[:n]
 
+def _says(p):
+    "Is part `p` more than a blank?"
+    return p['type'] not in ('text','thinking') or p['text'].strip() or p.get('signature') or p.get('extra')
+
 def _parts(content):
     "`content` without parts that say nothing"
-    return [p for p in content if p['type'] not in ('text','thinking') or p['text'].strip() or p.get('signature') or p.get('extra')]
+    return content if all(map(_says, content)) else [*filter(_says, content)]
 
 def _fresh(id, seen):
     "`id`, or a variant of it that is not in `seen`, which then holds it"
@@ -142,18 +146,43 @@ def _answer(c, got, seen):
     id,name = _fresh(c['id'], seen),_safe(c['name']) or 'unknown'
     return {**c, 'id':id, 'name':name, 'args':c['args'] if isinstance(c.get('args'), dict) else {}}, {**r, 'id':id, 'name':name}
 
+def _paired(history, i, content, seen):
+    "Message `i` with its `content`, and the message that answers its calls"
+    got,answers,content = _results_after(history, i),[],[*content]
+    for j,p in enumerate(content):
+        if p['type']=='call':
+            content[j],r = _answer(p, got, seen)
+            answers.append(r)
+    return {**history[i], 'content':content},results(answers)
+
+# %% ../../nbs/models/00_messages.ipynb #messages-pair-pair
+_id = re.compile(r'[A-Za-z0-9_-]{1,56}').fullmatch
+
+def _legal(cs, m, seen):
+    "Does message `m` answer the calls `cs` one by one, under ids that are good and new? Then they are in `seen`"
+    rs = m.get('results', ())
+    if len(cs)!=len(rs): return False
+    for c,r in zip(cs, rs):
+        id,name = c['id'],c['name']
+        if id!=r['id'] or name!=r['name'] or not isinstance(id, str) or not _id(id) or id in seen: return False
+        if not isinstance(name, str) or not _id(name) or not isinstance(c.get('args'), dict): return False
+    new = {c['id'] for c in cs}
+    if len(new)<len(cs): return False
+    seen |= new
+    return True
+
 def pair(history):
-    "A copy of `history` in which each call has exactly one result right after its message, ids are unique and nothing is blank"
+    "`history` as a list in which each call has exactly one result right after its message, ids are unique and nothing is blank"
     res,seen = [],set()
     for i,m in enumerate(history):
         if m['role']=='tool': continue
-        content,answers = _parts(m['content']),[]
-        if m['role']=='assistant' and any(p['type']=='call' for p in content):
-            got = _results_after(history, i)
-            for j,p in enumerate(content):
-                if p['type']=='call':
-                    content[j],r = _answer(p, got, seen)
-                    answers.append(r)
-        if content: res.append({**m, 'content':content})
-        if answers: res.append(results(answers))
+        content = m['content']
+        if len(content)==1 and (p := content[0])['type']=='text' and p['text'].strip(): res.append(m); continue # most are, and it saves two thirds
+        content = _parts(content)
+        cs = m['role']=='assistant' and [p for p in content if p['type']=='call']
+        if not content: continue
+        if content is not m['content']: m = {**m, 'content':content}
+        if not cs: res.append(m)
+        elif i+1<len(history) and _legal(cs, history[i+1], seen): res += m,history[i+1]
+        else: res += _paired(history, i, content, seen)
     return res

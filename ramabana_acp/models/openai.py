@@ -14,7 +14,7 @@ from ..core import jdumps, new_id, one_line
 from .messages import Usage, assistant, call, calls, text, text_of, thinking
 from .specs import accepts
 from .provider import ModelError, Provider, http_error
-from .sse import DONE, arguments, b64, cut_last, data_url, left_out, post, pump
+from .sse import DONE, Sent, arguments, b64, cut_last, data_url, left_out, post, pump
 
 # %% ../../nbs/models/04_openai.ipynb #openai-parts
 _audio = {'audio/wav':'wav', 'audio/mpeg':'mp3'}
@@ -195,6 +195,9 @@ _clients = {}
 
 class OpenAIProvider(Provider):
     "A model behind chat completions"
+    def __init__(self, spec, cfg=None):
+        super().__init__(spec, cfg)
+        self.sent = Sent()
     @property
     def client(self):
         "The SDK's client for this server and key"
@@ -210,5 +213,6 @@ class OpenAIProvider(Provider):
         return self.client
     async def run(self, req, emit):
         "Send the request and read the answer"
-        resp = await post(self.client, '/chat/completions', chat_body(self.spec, *req))
+        frame = chat_body(self.spec, [], *req[1:])
+        resp = await post(self.client, '/chat/completions', self.sent.body(frame, req.history, lambda h: to_chat(h, self.spec)))
         await pump(resp, ChatReply(emit, self.spec.name), emit)

@@ -11,6 +11,7 @@ __all__ = ['Out', 'Tool', 'check_args', 'takes']
 import json, re
 from difflib import get_close_matches
 from functools import lru_cache
+from threading import Lock
 from fastcore.basics import patch
 from ..core import ToolError, jdumps, one_line
 
@@ -38,7 +39,9 @@ class Tool:
 @patch(as_prop=True)
 def schema(self:Tool):
     "What the model is told: `name`, `description`, `input_schema`"
-    return _schema(getattr(self.f, '__func__', self.f), self.name)
+    with _reading: return _schema(getattr(self.f, '__func__', self.f), self.name)
+
+_reading = Lock()
 
 @lru_cache(512)
 def _schema(f, name):
