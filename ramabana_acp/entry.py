@@ -13,7 +13,7 @@ from .editor.boot import OPTS, boot, quick
 from .editor.hello import version
 
 # %% ../nbs/92_entry.ipynb #entry-run
-COMMANDS = ('ask','demo','setup','doctor','logout')
+COMMANDS = ('ask','demo','setup','doctor','logout','sessions')
 
 def run(argv=None):
     "The `ramabana-acp` command; `argv` is without the program's name"

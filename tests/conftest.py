@@ -1,6 +1,12 @@
 "A skip that is not in `expected_skips.txt` fails the run: a test that does not run proves nothing, and nobody reads a list of skips."
+import atexit, os, shutil, tempfile
 from fnmatch import fnmatch
 from pathlib import Path
+
+# nothing that a test starts may touch the homes of the person who runs it
+_home = tempfile.mkdtemp(prefix='ramabana-tests-')
+atexit.register(shutil.rmtree, _home, ignore_errors=True)
+os.environ.update(XDG_CONFIG_HOME=f'{_home}/config', XDG_STATE_HOME=f'{_home}/state')
 
 _skipped = []
 

@@ -9,7 +9,7 @@ def test_a_text_turn_and_an_approved_edit_pass_under_bare_run_agent(tmp_path):
     with EditorClient([sys.executable, '-c', code], tmp_path/'ws') as c:
         assert c.initialize()['protocolVersion']==1
         sid = c.new(str(tmp_path/'ws'))
-        assert c.prompt(sid, 'go')==dict(stopReason='end_turn')
+        assert c.prompt(sid, 'go')['stopReason']=='end_turn'
         assert (tmp_path/'ws/a.txt').read_text()=='two\n'
         assert [q['toolCall']['toolCallId'] for q in c.ed.permissions]==['e1']
         assert ''.join(u['content']['text'] for _,u in c.updates if u['sessionUpdate']=='agent_message_chunk')=='Hello.Done.'

@@ -64,7 +64,7 @@ def test_a_turn_is_served_before_the_library_has_loaded(tmp_path):
     def say(**m): p.stdin.write(wire([m])); p.stdin.flush()
     def hear(id):
         while (m := json.loads(p.stdout.readline())).get('id')!=id: pass
-        return m['result']
+        return {k:v for k,v in m['result'].items() if k!='_meta'}
     try:
         say(**INIT)
         say(id=1, method='session/new', params=dict(cwd=str(tmp_path), mcpServers=[]))

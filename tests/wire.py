@@ -259,11 +259,12 @@ class Again(Session):
     def __init__(self, a, sid, root, method='session/load', params=None, timeout=30, **kw):
         self.a,self.root,self.sid,self.ed = a,Path(root),sid,Editor(root, **kw)
         self.ed.caps,a.parts[sid] = a.ed.caps,self.ed
+        k = len(a.lines)
         id = a.send(method, dict(sessionId=sid, cwd=str(root), mcpServers=[]) | (params or {}))
         try: self.result = a.sessions[sid] = a.wait(id, timeout)
         except BaseException: a.parts.pop(sid); raise
-        n = next(i for i,(_,l) in enumerate(a.lines) if (m := json.loads(l)).get('id')==id and 'method' not in m)
-        ms = [json.loads(l) for _,l in a.lines[:n]]
+        ms = [json.loads(l) for _,l in a.lines[k:]]
+        ms = ms[:next(i for i,m in enumerate(ms) if m.get('id')==id and 'method' not in m)]
         self.told = [m['params']['update'] for m in ms if m.get('method')=='session/update' and m['params']['sessionId']==sid]
 
 def tool(name, call='t1', /, **args): return dict(tool=name, id=call, args=args)

@@ -9,12 +9,13 @@ __all__ = ['Run', 'Agent']
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-imports
 import threading
+from functools import partial
 from itertools import groupby
 from fastcore.basics import patch
-from ..core import Cancelled, Err, Token, TurnFailed, log, new_id
+from ..core import Cancelled, Err, NotFound, Token, TurnFailed, log, new_id
 from ..config import Config
-from ..models.messages import Usage, add_usage, calls, pair, user
-from ..models.specs import default_model, resolve, servable
+from ..models.messages import Usage, add_usage, calls, pair, text_of, user
+from ..models.specs import cost, default_model, resolve, servable
 from ..models.provider import mk_provider
 from ..workspace.activity import Activity, Plan
 from ..tools.registry import tools_for
@@ -44,6 +45,7 @@ class Agent:
         tools=None, # name → `Tool`, instead of those the host allows
         provider=None, # an object with `stream`, instead of the model's own
         session_id=None, # the id of the conversation
+        store=None, # a `History` that keeps the conversation; None keeps nothing
         max_steps=80, # requests to the model in one turn
     ):
         self.host,self.approvals,self.on_thought,self.web,self.max_steps = host,approvals,on_thought,web,max_steps
@@ -54,6 +56,36 @@ class Agent:
         self.history,self.use,self.turn_use,self.stop_reason = [],Usage(),Usage(),None
         self._sp,self._extra,self._tools,self._provider = sp,extra_sp,tools,provider
         self._lock,self._run,self._ids,self._had,self._making = threading.Lock(),None,set(),[],threading.Lock()
+        self.on_usage = self.store = None
+        if store: self.take_up(store)
+
+# %% ../../nbs/agent/06_agent.ipynb #agent-take-up
+@patch
+def take_up(self:Agent, store):
+    "Go on with the conversation in `store`, and keep it there"
+    self.store,self.history,self.use,self._ids,self.session_id = store,store.messages,store.use,store.ids,store.id
+    self.plan.items,self.activity.keep,self.plan.keep = list(store.plan),store.act,lambda p: store.planned(p.items)
+
+@patch(as_prop=True)
+def library(self:Agent):
+    "All conversations of this person"
+    from ramabana_acp.agent.library import Library
+    return Library(self.cfg.state, program='ramabana-acp', titles=self.cfg.get('titles', 'prompt'))
+
+@patch
+def sessions(self:Agent, **kw):
+    "The stored conversations, newest first; `kw` as for `Library.list`"
+    return self.library.list(**kw)['sessions']
+
+@patch
+def resume_session(self:Agent, selector='latest'):
+    "Go on with a stored conversation: `latest`, an id, or a unique beginning of one; returns its row. Raises `NotFound`"
+    found = [r for r in self.sessions(limit=10**6) if selector=='latest' or r['sessionId'].startswith(selector)]
+    exact = [r for r in found if r['sessionId']==selector] or found[:1 if selector=='latest' else None]
+    if len(exact)!=1: raise NotFound(f'{len(exact) or "no"} sessions match {selector!r}', sessionId=selector)
+    if self.store: self.store.close()
+    self.take_up(self.library.open(exact[0]['sessionId']))
+    return exact[0]
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-lazy
 @patch(as_prop=True)
@@ -124,20 +156,22 @@ def stream(self:Agent,
     prompt, # what the person wrote
     media=(), # bytes of images and other media
     tok=None, # the turn's token, if the caller has one
+    typed=None, # the content blocks the editor sent, for the store
 ):
     "One turn as an iterator of `Chunk`; raises `TurnFailed`"
-    it = self._go(user(prompt, media), tok or Token())
+    it = self._go(user(prompt, media), tok or Token(), typed)
     next(it)
     return it
 
 @patch
-def _go(self:Agent, msg, tok):
+def _go(self:Agent, msg, tok, typed=None):
     "Register, stop once, then the turn itself"
     run = self._begin(tok)
     try:
         self.stop_reason,self.turn_use,self.host.tok,hist = None,Usage(),tok,self.history
         yield
         hist.append(msg)
+        if self.store: self.store.prompt(typed or [dict(type='text', text=text_of(msg))], hist); self.store.save(hist)
         yield from self._work(run, hist)
     finally: self._end(run)
 
@@ -145,16 +179,19 @@ def _go(self:Agent, msg, tok):
 @patch
 def _work(self:Agent, run, hist):
     "The chunks of a registered turn; sets `stop_reason`, counts what it cost"
-    t = None
+    t,why = None,None
     try:
         run.tok.check()
         t = self._turn(run.tok, hist)
         yield from t.run()
     except Cancelled: pass
+    except TurnFailed as e: why = str(e); raise
     except GeneratorExit: run.tok.cancel(); raise
     finally:
         if self._run is run and t: self.turn_use,self.use = t.use,add_usage(self.use, t.use)
-        if self._run is run: self.stop_reason = 'cancelled' if run.tok.cancelled else t and t.stop_reason
+        if self._run is run:
+            self.stop_reason = 'cancelled' if run.tok.cancelled else t and t.stop_reason
+            if self.store: self.store.end(self.stop_reason or 'error', self.turn_use, why, hist)
 
 @patch
 def _turn(self:Agent, tok, hist):
@@ -162,7 +199,18 @@ def _turn(self:Agent, tok, hist):
     try: args = self.provider,hist,self.tools,self.host,self.system
     except (Cancelled,TurnFailed): raise
     except Exception as e: raise failure(e) from e
-    return Turn(*args, self.approvals, self.activity, tok, self._thought, self.max_steps, self._used(hist))
+    save = partial(self.store.save, hist) if self.store else None
+    return Turn(*args, self.approvals, self.activity, tok, self._thought, self.max_steps, self._used(hist), save, self._tell_usage)
+
+@patch
+def _tell_usage(self:Agent, msg):
+    "Tell what the context holds by now, and what the session has cost"
+    u = msg.get('usage')
+    if not u or not any(u.values()) or not self.model: return
+    self._spent = add_usage(getattr(self, '_spent', None) or self.use, u)
+    o = dict(used=u['input']+u['cache_read']+u['cache_write']+u['output'], size=self.model.window, cost=cost(self._spent, self.model))
+    if self.store: self.store.used(**o)
+    if self.on_usage: self.on_usage(**o)
 
 @patch
 def _used(self:Agent, hist):

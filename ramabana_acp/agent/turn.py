@@ -37,10 +37,13 @@ class Turn:
         on_thought=None, # called as `on_thought(text, mid)` while the model thinks
         max_steps=80, # requests to the model at most
         ids=None, # call ids the session has used, kept up to date; omit for those in `history`
+        save=None, # called as `save(mid=…, part=…)` when there is more to keep
+        on_usage=None, # called with the message that an answer of the model ended in
     ):
         self.provider,self.history,self.tools,self.host,self.system = provider,history,tools or {},host,system
         self.approvals,self.activity,self.tok,self.on_thought,self.max_steps = approvals,activity,tok or Token(),on_thought,max_steps
         self.use,self.stop_reason,self.mid,self.start = Usage(),None,None,len(history)-1
+        self.save,self.on_usage = save or (lambda **kw: None),on_usage or (lambda msg: None)
         self.ids = {c['id'] for m in history for c in calls(m)} if ids is None else ids
 
 # %% ../../nbs/agent/04_turn.ipynb #turn-thought
@@ -91,7 +94,8 @@ def keep(self:Turn, msg):
     "Count what `msg` cost and put it into the history, unless it says and does nothing"
     self.use = add_usage(self.use, msg.get('usage'))
     self.unique(msg)
-    if calls(msg) or text_of(msg).strip() or msg['stop']=='pause': self.history.append(msg)
+    if calls(msg) or text_of(msg).strip() or msg['stop']=='pause': self.history.append(msg); self.save(mid=self.mid)
+    self.on_usage(msg)
     return msg
 
 # %% ../../nbs/agent/04_turn.ipynb #turn-unrun
@@ -116,10 +120,12 @@ def run_calls(self:Turn, msg):
             self.tok.check()
             began += 1
             done.append(run_call(c, self.tools, self.host, self.approvals, self.activity, self.tok))
+            self.save(part=done)
     except Cancelled: why = 'cancelled'; raise
     finally:
         if began>len(done): done.append(unrun(cs[len(done)], 'stopped' if why=='cancelled' else why))
         self.history.append(results(done+[unrun(c, why) for c in cs[len(done):]]))
+        self.save()
 
 # %% ../../nbs/agent/04_turn.ipynb #turn-steps
 MAX_CUTS = 2  # times that a turn goes on after a call was cut by the output limit

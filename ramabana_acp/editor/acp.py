@@ -10,8 +10,8 @@ __all__ = ['AcpAgent', 'Answer']
 # %% ../../nbs/editor/07_acp.ipynb #acp-imports
 import asyncio, os
 from fastcore.basics import patch
-from ..core import AuthRequired, InvalidParams, NotFound, daemon, one_line
-from .hello import DEMO, Start, handshake
+from ..core import AuthRequired, InvalidParams, NotFound, daemon, new_id, one_line
+from .hello import DEMO, Start, auth_methods, handshake
 from .bridge import DFLT_TIMEOUT, off_loop, plain
 from .session import Session
 from . import updates as up
@@ -28,6 +28,7 @@ class AcpAgent:
     ):
         self.roots,self.mk,self.timeout,self.kw = tuple(roots),mk,timeout,kw
         self.start,self.sessions,self.hello,self.conn,self.ending,self.warm = Start(model, kw.get('cfg')),{},{},None,False,None
+        self._library = None
     def on_connect(self, conn): self.conn = conn
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-initialize-def
@@ -65,13 +66,14 @@ def folders(self:AcpAgent, cwd, more):
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-open
 @patch
-def open(self:AcpAgent, roots):
-    "Build a `Session` on `roots`, on a thread of its own"
+def open(self:AcpAgent, roots, store=None):
+    "Build a `Session` on `roots`, on a thread of its own; `store` is the conversation it goes on with"
     if self.mk is None:
-        if why := self.start.trouble(): raise AuthRequired(f'Authentication required: {why}')
+        if why := self.start.trouble(): raise AuthRequired(f'Authentication required: {why}', code='auth.missing_key', methods=[m['id'] for m in auth_methods(self.hello)])
         model = self.start.spec().name
     else: model = self.start.model
-    s = Session(roots, self.conn, self.loop, model=model, mk=self.mk, timeout=self.timeout, **self.kw)
+    if store is None: store = self.library.new(new_id('sess_'), roots[0])
+    s = Session(roots, self.conn, self.loop, store.id, model=model, mk=self.mk, timeout=self.timeout, store=store, session_id=store.id, **self.kw)
     if hasattr(s.host, 'attach'): s.host.attach(s.br, self.hello.get('clientCapabilities'))
     return s
 
@@ -84,18 +86,36 @@ class Answer(dict):
         else: loop.call_later(.05, f)
         return self
 
+# %% ../../nbs/editor/07_acp.ipynb #acp-library
+@patch(as_prop=True)
+def library(self:AcpAgent):
+    "All conversations of this person"
+    if self._library is None:
+        from ramabana_acp.agent.library import Library
+        name = (self.hello.get('clientInfo') or {}).get('name') or 'an editor'
+        cfg = self.start.cfg
+        self._library = Library(cfg.state, program=f'ramabana-acp in {one_line(str(name), 40)}', titles=cfg.get('titles', 'prompt'))
+        self._library.sweep()
+    return self._library
+
 # %% ../../nbs/editor/07_acp.ipynb #acp-new-session
 @patch
 async def new_session(self:AcpAgent, cwd=None, mcp_servers=None, additional_directories=None, **kw):
     "Open a session on the client's folder"
-    roots,servers = self.folders(cwd, additional_directories),plain(mcp_servers or [])
+    s = await self.begin(self.folders(cwd, additional_directories), mcp_servers)
+    return Answer(sessionId=s.sid).then(self.loop, self.conn, lambda: self.opened(s))
+
+@patch
+async def begin(self:AcpAgent, roots, mcp_servers, store=None):
+    "An active session on `roots`"
+    servers = plain(mcp_servers or [])
     for i,m in enumerate(servers):
         if not isinstance(m, dict) or not isinstance(m.get('name'), str): raise InvalidParams(f'Invalid params: mcpServers[{i}] has no name', field=f'mcpServers[{i}]')
     self.loop = asyncio.get_running_loop()
-    s = await off_loop(self.open, roots)
+    s = await off_loop(self.open, roots, store)
     self.sessions[s.sid] = s
     if servers: s.greeting = f"MCP servers are not supported yet and were not started: {', '.join(one_line(m['name'], 60) for m in servers)}.\n\n"
-    return Answer(sessionId=s.sid).then(self.loop, self.conn, lambda: self.opened(s))
+    return s
 
 @patch
 def opened(self:AcpAgent, s):
@@ -130,6 +150,69 @@ async def close_session(self:AcpAgent, session_id, **kw):
     s = self.session(session_id)
     del self.sessions[session_id]
     await s.close()
+    return {}
+
+# %% ../../nbs/editor/07_acp.ipynb #acp-load
+@patch
+def taken_up(self:AcpAgent, sid, cwd, more):
+    "The stored conversation `sid` and its roots; raises `NotFound`, `InvalidParams`, or an error that names who has it"
+    store = self.library.open(sid)
+    try:
+        roots = self.folders(cwd or store.cwd, more)
+        if os.path.isdir(store.cwd) and os.path.realpath(roots[0])!=os.path.realpath(store.cwd):
+            raise InvalidParams(f'Invalid params: this session belongs to {one_line(store.cwd)}', field='cwd')
+    except BaseException: store.close(); raise
+    return store,roots
+
+@patch
+async def go_on(self:AcpAgent, sid, cwd, mcp_servers, more):
+    "The session `sid`, opened if it is not open"
+    if s := self.sessions.get(sid): return s
+    store,roots = await off_loop(self.taken_up, sid, cwd, more)
+    try: return await self.begin(roots, mcp_servers, store)
+    except BaseException: await off_loop(store.close); raise
+
+@patch
+async def load_session(self:AcpAgent, session_id, cwd=None, mcp_servers=None, additional_directories=None, **kw):
+    "Go on with a conversation, and show it before the answer"
+    s = await self.go_on(session_id, cwd, mcp_servers, additional_directories)
+    for u in await off_loop(lambda: [u for ev in s.store.replay() for u in up.replayed(ev)]): await self.conn.session_update(session_id=s.sid, update=u)
+    return Answer().then(self.loop, self.conn, lambda: self.opened(s))
+
+@patch
+async def resume_session(self:AcpAgent, session_id, cwd=None, mcp_servers=None, additional_directories=None, **kw):
+    "Go on with a conversation that the client still shows"
+    s = await self.go_on(session_id, cwd, mcp_servers, additional_directories)
+    return Answer().then(self.loop, self.conn, lambda: self.opened(s))
+
+# %% ../../nbs/editor/07_acp.ipynb #acp-list
+@patch
+async def list_sessions(self:AcpAgent, cwd=None, cursor=None, **kw):
+    "A page of the conversations, newest first"
+    live = [s.store.row() for s in self.sessions.values() if s.store]
+    return await off_loop(self.library.list, cwd, cursor, live=[r for r in live if r])
+
+@patch
+async def delete_session(self:AcpAgent, session_id, **kw):
+    "Stop a session and delete all of it"
+    if session_id in self.sessions: await self.close_session(session_id)
+    await off_loop(self.library.delete, session_id)
+    return {}
+
+@patch
+async def fork_session(self:AcpAgent, session_id, cwd=None, message_id=None, mcp_servers=None, additional_directories=None, **kw):
+    "A new session that begins with the past of another one"
+    if s := self.sessions.get(session_id): await off_loop(s.store.keep)
+    store = await off_loop(self.library.fork, session_id, new_id('sess_'), message_id)
+    try: s = await self.begin(self.folders(cwd or store.cwd, additional_directories), mcp_servers, store)
+    except BaseException: await off_loop(store.close); raise
+    return Answer(sessionId=s.sid).then(self.loop, self.conn, lambda: self.opened(s))
+
+@patch
+async def logout(self:AcpAgent, **kw):
+    "Forget the key that `ramabana-acp setup` has stored"
+    from ramabana_acp.settings import logout
+    await off_loop(logout, self.start.cfg)
     return {}
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-shutdown

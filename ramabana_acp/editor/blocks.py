@@ -14,11 +14,11 @@ from ..models.specs import accepts
 from .bridge import plain
 
 # %% ../../nbs/editor/04_blocks.ipynb #blocks-unbase64
-def unbase64(b, i):
+def unbase64(b, i, key='data'):
     "The bytes in block `b`, the `i`-th of its prompt; raises `InvalidParams`"
-    try: data = base64.b64decode(b.get('data') or '', validate=True)
+    try: data = base64.b64decode(b.get(key) or '', validate=True)
     except (binascii.Error, ValueError, TypeError): data = b''
-    if not data: raise InvalidParams(f"Invalid params: prompt[{i}].data is not base64", field=f'prompt[{i}].data')
+    if not data: raise InvalidParams(f"Invalid params: prompt[{i}].{key} is not base64", field=f'prompt[{i}].{key}')
     return data
 
 # %% ../../nbs/editor/04_blocks.ipynb #blocks-resource
@@ -43,14 +43,23 @@ def _text(b, i):
 def blocks(
     prompt, # list of content blocks, dicts or models of the library
     spec=None, # the `ModelSpec` they are for; None takes every kind
+    save=None, # `save(data, name, mime)` keeps a file and returns its path, or None
 ):
     "ACP content blocks as `(text, media)`, keeping the media `spec` accepts."
     text,media = [],[]
     for i,b in enumerate(map(plain, prompt)):
         t = _text(b, i)
+        if save and t is not None and b['type']=='resource' and 'blob' in b['resource']: t = _kept(b['resource'], unbase64(b['resource'], i, 'blob'), 'binary resource', save) or t
         if t is None:
             data,k = unbase64(b, i),b['type']
+            t = _kept(b, data, k, save) if save and k=='image' else None
             if accepts(spec, k): media.append(data)
-            else: t = f'[{k} ({one_line(str(b.get("mimeType") or "unknown type"))}) left out: the model does not take {k}]'
+            else: t = f'{t or ""}[{k} ({one_line(str(b.get("mimeType") or "unknown type"))}) left out: the model does not take {k}]'
         if t: text.append(t)
     return '\n\n'.join(text), media
+
+def _kept(b, data, kind, save):
+    "A line that says where the bytes of `b` are kept, or None"
+    uri,mime = str(b.get('uri') or ''),str(b.get('mimeType') or '')
+    p = save(data, uri.rpartition('/')[2], mime)
+    return p and f'[{kind}{" "+one_line(uri, 500) if uri else ""} ({one_line(mime or "unknown type")}) is the file {p}]'

@@ -8,9 +8,9 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/editor/session.html.md"""
 __all__ = ['WHY', 'Turn', 'Session', 'options', 'verdict', 'is_command', 'taken']
 
 # %% ../../nbs/editor/06_session.ipynb #session-imports
-import asyncio, os, re, threading
+import asyncio, hashlib, mimetypes, os, re, threading
 from fastcore.basics import patch
-from ..core import Cancelled, Err, InvalidParams, Token, TurnFailed, daemon, log, new_id, one_line, visible
+from ..core import Cancelled, Err, InvalidParams, Token, ToolError, TurnFailed, daemon, log, new_id, one_line, visible, write_atomic
 from ..models.messages import mime_of
 from .bridge import DFLT_TIMEOUT, Bridge, off_loop, plain
 from .blocks import blocks, unbase64
@@ -39,6 +39,7 @@ class Session:
         self.agent,self.host = (mk or mk_agent)(roots, model=model, timeout=timeout, **kw)
         self.br = Bridge(conn, self.sid, loop, timeout)
         self.gated,self.seen,self.turns,self.turn,self.waits,self.greeting = {},set(),[],None,{},''
+        self.store = getattr(self.agent, 'store', None)
         self.hook()
 
 # %% ../../nbs/editor/06_session.ipynb #session-hook
@@ -46,7 +47,8 @@ class Session:
 def hook(self:Session):
     "Listen to the agent: activity, plan, thoughts and the gate"
     ag = self.agent
-    ag.activity.on_change,ag.plan.on_change,ag.on_thought = self._act,self._plan,self._thought
+    ag.activity.on_change,ag.plan.on_change,ag.on_thought,ag.on_usage = self._act,self._plan,self._thought,self._usage
+    if self.store: self.store.on_trouble,self.store.on_title = self._trouble,self._title
     self.host.on_terminal = self._terminal
     self.unhook = ag.approvals.listen(self._ask, self._settled)
 
@@ -67,6 +69,15 @@ def _thought(self:Session, s, mid=None): self.send(up.chunk(s, mid, 'agent_thoug
 
 @patch
 def _plan(self:Session, plan): self.send(up.plan(plan.items))
+
+@patch
+def _usage(self:Session, used, size, cost=None): self.send(up.usage(used, size, cost))
+
+@patch
+def _title(self:Session, title): self.send(up.info(title, self.store.row()['updatedAt']))
+
+@patch
+def _trouble(self:Session, why): self.send(up.chunk(f'{why}\n\n', new_id('msg_')))
 
 # %% ../../nbs/editor/06_session.ipynb #session-act
 @patch
@@ -146,14 +157,30 @@ def is_command(s):
     return bool(re.fullmatch(r'/[A-Za-z][\w:.-]*', w)) and not os.path.exists(w)
 
 # %% ../../nbs/editor/06_session.ipynb #session-taken
-def taken(prompt, spec=None):
+def taken(prompt, spec=None, save=None):
     "`blocks` of a prompt whose images are images we know; raises `InvalidParams`"
-    text,media = blocks(prompt, spec)
     for i,b in enumerate(prompt):
-        if b['type']=='image' and not (mime_of(unbase64({'data':b['data'][:64]}, i)) or '').startswith('image/'):
+        if isinstance(b, dict) and b.get('type')=='image' and not (mime_of(unbase64({'data':str(b.get('data') or '')[:64]}, i)) or '').startswith('image/'):
             raise InvalidParams(f'Invalid params: prompt[{i}] is not a PNG, JPEG, GIF or WebP image', field=f'prompt[{i}].data')
+    text,media = blocks(prompt, spec, save)
     if prompt and not text.strip() and not media: raise InvalidParams('Invalid params: the prompt is empty', field='prompt')
     return text,media
+
+# %% ../../nbs/editor/06_session.ipynb #session-attach
+@patch
+def attach(self:Session, data, name='', mime=''):
+    "Keep `data` in the workspace; its path relative to the first root, or None"
+    ext = os.path.splitext(name)[1] or mimetypes.guess_extension(mime or mime_of(data) or '') or '.bin'
+    ext = re.sub(r'[^.\w]', '', ext)[:12]
+    rel = os.path.join('.ramabana', 'attachments', hashlib.sha256(data).hexdigest()[:16]+ext)
+    try:
+        p = self.host.check(rel)
+        os.makedirs(p.parent, exist_ok=True)
+        if not (p.parent/'.gitignore').exists(): write_atomic(p.parent/'.gitignore', b'*\n')
+        write_atomic(p, data, 0o600)
+    except (OSError,ToolError) as e: return log('an attachment was not kept', error=e)
+    self.store.owns(p)
+    return rel
 
 # %% ../../nbs/editor/06_session.ipynb #session-prompt-def
 @patch
@@ -164,11 +191,11 @@ async def prompt(self:Session, prompt):
     t,prev = Turn(),self.turns[-1] if self.turns else None
     self.turns.append(t)
     try:
-        large = any(len(b.get('data') or '')>1<<16 for b in prompt if isinstance(b, dict))
-        text,media = await off_loop(taken, prompt, spec) if large else taken(prompt, spec)
+        bytes_in = any(isinstance(b, dict) and b.get('type') in ('image','audio','resource') for b in prompt)
+        text,media = await off_loop(taken, prompt, spec, self.attach if self.store else None) if bytes_in else taken(prompt, spec)
         if prev: await prev.done.wait()
         if t.tok.cancelled: return dict(stopReason='cancelled')
-        run = asyncio.ensure_future(self._run(t, text, media))
+        run = asyncio.ensure_future(self._run(t, prompt, text, media))
         try: return await asyncio.shield(run)
         except asyncio.CancelledError: self.stop(t); return await run
     finally:
@@ -177,12 +204,12 @@ async def prompt(self:Session, prompt):
 
 # %% ../../nbs/editor/06_session.ipynb #session-run
 @patch
-async def _run(self:Session, t, text, media):
+async def _run(self:Session, t, prompt, text, media):
     self.turn,self.br.tok,self.gated,self.seen = t,t.tok,t.cards,set()
     end,loop = asyncio.Event(),asyncio.get_running_loop()
     stopped = asyncio.Event()
     t.tok.on(lambda: loop.call_soon_threadsafe(stopped.set))
-    daemon(self._work, t, text, media, lambda: loop.call_soon_threadsafe(end.set), name='turn')
+    daemon(self._work, t, prompt, text, media, lambda: loop.call_soon_threadsafe(end.set), name='turn')
     ended,cut = asyncio.ensure_future(end.wait()),asyncio.ensure_future(stopped.wait())
     try:
         await asyncio.wait({ended,cut}, return_when=asyncio.FIRST_COMPLETED)
@@ -194,18 +221,24 @@ async def _run(self:Session, t, text, media):
     await self.br.drain()
     self.turn = None
     if t.error and not t.tok.cancelled: raise t.error
-    return dict(stopReason='cancelled') if t.tok.cancelled else t.result
+    return self._told(dict(stopReason='cancelled') if t.tok.cancelled else t.result)
+
+@patch
+def _told(self:Session, res):
+    "The answer to a prompt, with where the conversation is kept"
+    if not (self.store and self.store.prompts): return res
+    return {**res, '_meta':dict(ramabana=dict(transcriptPath=str(self.store.path)))}
 
 # %% ../../nbs/editor/06_session.ipynb #session-work
 @patch
-def _work(self:Session, t, text, media, end):
+def _work(self:Session, t, prompt, text, media, end):
     "The turn, on its own thread"
     t.thread = threading.current_thread()
     try:
         if self.greeting: self.send(up.chunk(self.greeting, new_id('msg_'))); self.greeting = ''
-        if not media and is_command(text): t.result = self._command(text.strip())
+        if not media and is_command(text): t.result = self._command(text.strip(), prompt)
         else:
-            for c in self.agent.stream(text, media, tok=t.tok):
+            for c in self.agent.stream(text, media, tok=t.tok, **({'typed':prompt} if self.store else {})):
                 if c: self.send(up.chunk(c, getattr(c, 'mid', None)))
             t.result = dict(stopReason=self.agent.stop_reason)
     except Err as e: t.error = e
@@ -230,10 +263,12 @@ def _close_cards(self:Session, t):
 
 # %% ../../nbs/editor/06_session.ipynb #session-command
 @patch
-def _command(self:Session, line):
-    res = self.agent.command(line)
+def _command(self:Session, line, prompt):
+    if self.store: self.store.prompt(prompt, command=True)
+    res,mid = self.agent.command(line),new_id('msg_')
     if res is None: res = f'unknown command {line.split()[0]}: `/help` lists what there is'
-    self.send(up.chunk(res, new_id('msg_')))
+    if self.store: self.store.said(res, mid); self.store.end('end_turn')
+    self.send(up.chunk(res, mid))
     return dict(stopReason='end_turn')
 
 # %% ../../nbs/editor/06_session.ipynb #session-stop
@@ -248,4 +283,4 @@ async def close(self:Session):
     self.stop()
     for t in list(self.turns): await t.done.wait()
     self.unhook()
-    for o in (self.agent, self.host): await off_loop(o.close)
+    for o in (self.agent, self.host, self.store): await off_loop(o.close) if o else None

@@ -6,7 +6,7 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/editor/updates.html.md"""
 
 # %% auto #0
 __all__ = ['KIND', 'TOOL', 'PLAN', 'STATE', 'CARD', 'text', 'chunk', 'fenced', 'raw', 'command', 'outcome', 'content', 'card',
-           'started', 'changed', 'plan', 'commands']
+           'started', 'changed', 'plan', 'commands', 'info', 'usage', 'replayed']
 
 # %% ../../nbs/editor/05_updates.ipynb #updates-imports
 import re
@@ -94,3 +94,22 @@ def commands(cmds):
     "The slash commands a person can type"
     one = lambda c: dict(name=c['name'], description=c['description'], **({'input':dict(hint=c['hint'])} if c.get('hint') else {}))
     return dict(sessionUpdate='available_commands_update', availableCommands=[one(c) for c in cmds])
+
+# %% ../../nbs/editor/05_updates.ipynb #updates-info
+def info(title, at=None): return dict(sessionUpdate='session_info_update', title=title, **({'updatedAt':at} if at else {}))
+
+def usage(used, size, cost=None):
+    "Tokens in the context, of how many, and the money of the whole session as a decimal string"
+    return dict(sessionUpdate='usage_update', used=used, size=size, **({'cost':dict(amount=float(cost), currency='USD')} if cost is not None else {}))
+
+# %% ../../nbs/editor/05_updates.ipynb #updates-replay
+def replayed(ev):
+    "The updates for one event of a stored conversation"
+    k = ev['type']
+    if k=='user': return [dict(sessionUpdate='user_message_chunk', content=b) for b in ev['blocks']]
+    if k=='text': return [chunk(ev['text'], ev.get('mid'))]
+    if k=='thought': return [chunk(ev['text'], ev.get('mid'), 'agent_thought')]
+    if k=='card': return [{**started(ev['card']), **({'rawOutput':dict(text=raw(ev['card'].detail))} if ev['card'].detail else {})}]
+    if k=='plan': return [plan(ev['items'])]
+    if k=='usage': return [usage(ev['used'], ev['size'], ev.get('cost'))] if 'used' in ev else []
+    return [info(ev['title'])] if k=='title' else []

@@ -100,13 +100,14 @@ class Activity:
         host=None, # its `roots` make titles short and locations absolute
     ):
         store_attr()
-        self._acts,self._lock = [],threading.Lock()
+        self._acts,self._lock,self.keep = [],threading.Lock(),None
 
 @patch
 def change(self:Activity, act):
     "Tell the listener that `act` has changed"
-    if self.on_change is None: return
-    try: self.on_change(act)
+    try:
+        if self.keep: self.keep(act)
+        if self.on_change: self.on_change(act)
     except Exception as e: log('a listener of the activity failed', tool=act.tool, error=f'{type(e).__name__}: {e}')
 
 @patch
@@ -143,7 +144,7 @@ _status = {s:s for s in STATUS} | {'in_progress':'active', 'completed':'done', '
 
 class Plan:
     "The agent's checklist: `items` of id, text and status"
-    def __init__(self, on_change=None): self.on_change,self.items,self._lock = on_change,[],threading.Lock()
+    def __init__(self, on_change=None): self.on_change,self.items,self._lock,self.keep = on_change,[],threading.Lock(),None
 
 def _known(status):
     try: return _status[str(status).strip().lower().replace(' ', '_').replace('-', '_')]
@@ -151,8 +152,9 @@ def _known(status):
 
 @patch
 def _changed(self:Plan):
-    if self.on_change is None: return
-    try: self.on_change(self)
+    try:
+        if self.keep: self.keep(self)
+        if self.on_change: self.on_change(self)
     except Exception as e: log('a listener of the plan failed', error=f'{type(e).__name__}: {e}')
 
 # %% ../../nbs/workspace/04_activity.ipynb #activity-plan-set
