@@ -78,6 +78,18 @@ def test_law_3_two_prompts_in_one_write_and_a_third_of_another_session_are_each_
     assert all(len(bare.replies[i])==1 for i,_ in ids) and a.said()=='1ok2' and b.said()=='3'
     assert [c['status'] for c in a.cards.values()]==['completed'] # and `verify` sees that no update follows an answer
 
+def test_law_3_a_broken_message_with_the_id_of_a_running_prompt_does_not_take_its_answer(bare):
+    s = bare.session([[dict(text='x'), dict(sleep=60)]])
+    id = s.start(); s.until(s.said)
+    n = len(bare.replies.get(None, []))
+    again = dict(id=id, method='session/prompt', params=dict(sessionId=s.sid, prompt=[dict(type='text', text='go')]))
+    bare.raw(b''.join(json.dumps(m).encode()+b'\n' for m in ({**again, 'jsonrpc':'1.0'}, {**again, 'jsonrpc':'2.0', 'params':5}, {**again, 'jsonrpc':'2.0', 'method':'no/such'}, {**again, 'jsonrpc':'2.0'})))
+    poll(lambda: len(bare.replies.get(None, []))==n+4)
+    assert id not in bare.replies and all(m['error']['code'] in (-32600,-32602) for m in bare.replies[None][n:])
+    s.cancel()
+    assert s.wait(id, 10)==dict(stopReason='cancelled')
+    bare.check.sent[f'int:{id}'] = [] # the checker took the broken ones for requests
+
 # ---- 5: consent fails closed
 
 NOS = dict(refused='reject_once', cancelled='cancelled', invented=dict(outcome=dict(outcome='selected', optionId='allow_all')), broken=dict(outcome='allow'), error=Remote(-32603, 'no'))

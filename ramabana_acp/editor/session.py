@@ -74,7 +74,7 @@ def _plan(self:Session, plan): self.send(up.plan(plan.items))
 def _usage(self:Session, used, size, cost=None): self.send(up.usage(used, size, cost))
 
 @patch
-def _title(self:Session, title): self.send(up.info(title, self.store.row()['updatedAt']))
+def _title(self:Session, title): self.br.post(self.conn.session_update(session_id=self.sid, update=up.info(title, self.store.row()['updatedAt'])))
 
 @patch
 def _trouble(self:Session, why): self.send(up.chunk(f'{why}\n\n', new_id('msg_')))
@@ -120,8 +120,8 @@ def verdict(r, opts):
 @patch
 def _ask(self:Session, ask):
     "The gate asks the person: show the card and wait for the answer"
-    how = None
-    try: ok,note,session = self.br.call(self._permit(ask))
+    how,is_edit = None,self.agent.approvals.kind(ask.tool, ask.args)=='edit'
+    try: ok,note,session = self.br.call(self._permit(ask, is_edit))
     except TimeoutError: ok,note,session,how = False,'no answer in time',False,'timed out'
     except Cancelled: ok,note,session,how = False,'the turn was cancelled',False,'cancelled'
     except (Err,OSError) as e: ok,note,session,how = False,f'the editor could not ask: {one_line(str(e))}',False,'interrupted'
@@ -129,9 +129,9 @@ def _ask(self:Session, ask):
 
 # %% ../../nbs/editor/06_session.ipynb #session-permit
 @patch
-async def _permit(self:Session, ask):
+async def _permit(self:Session, ask, is_edit=False):
     "`(ok, note, session)`: what the person, or a change of posture, says to `ask`"
-    act,opts = self.gated.get(ask.call),options(ask.tool, self.agent.approvals.kind(ask.tool, ask.args)=='edit', ask.forced)
+    act,opts = self.gated.get(ask.call),options(ask.tool, is_edit, ask.forced)
     call = up.card(act, status='pending') if act else dict(toolCallId=ask.call or ask.id, title=visible(one_line(ask.summary)), name=ask.tool, status='pending')
     if why := WHY.get(ask.forced): call['content'] = [dict(type='content', content=up.text(why)), *call.get('content', ())]
     settled = self.waits[ask.id] = asyncio.get_running_loop().create_future()
@@ -221,6 +221,7 @@ async def _run(self:Session, t, prompt, text, media):
     await self.br.drain()
     self.turn = None
     if t.error and not t.tok.cancelled: raise t.error
+    if self.store and self.store.prompts==1: daemon(self.agent.name_it, name='title')
     return self._told(dict(stopReason='cancelled') if t.tok.cancelled else t.result)
 
 @patch

@@ -238,7 +238,8 @@ def one(name, key, say, n=1, **kw):
     "A policy maker: make one call with the request's first `n` words and tell what came"
     def policy(*words):
         r, = yield say.format(*words), [do(name, **dict(zip(key.split(), words)), **kw)]
-        return f'```\n{r.text}\n```' if r.ok or not r.text.startswith('ERROR: ') else f'That did not work: {why(r)}'
+        shown = name=='view_file' and source(r.text) or r.text
+        return f'```\n{shown.rstrip()}\n```' if r.ok or not r.text.startswith('ERROR: ') else f'That did not work: {why(r)}'
     return policy
 
 _tests = r'\btests?\b|\bbugs?\b|\bfix|\bmend|\brepair|\bfail|\bbroken\b|\bdebug|\bwrong\b'
