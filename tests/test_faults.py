@@ -194,7 +194,7 @@ def test_a_terminal_that_opens_after_the_cancel_is_killed_and_released(full):
     id = s.start()
     s.until(lambda: s.ed.calls('terminal/create'))
     s.cancel()
-    assert s.wait(id, 5)==dict(stopReason='cancelled') and s.card()['status']=='failed'
+    assert s.wait(id, 5)['stopReason']=='cancelled' and s.card()['status']=='failed'
     late.set()
     poll(lambda: s.ed.terminals and not s.ed.unreleased and not any(t.running for t in s.ed.terminals.values()), 5)
     assert s.stop()=='end_turn'
@@ -216,7 +216,7 @@ def test_law_3_a_turn_cancelled_while_nobody_reads_says_nothing_after_its_answer
         record_property('MiB while nobody reads', (memory(a.proc.pid)-rss)>>20)
         assert memory(a.proc.pid)-rss<100<<20
         hear()
-        assert s.wait(id, 20)==dict(stopReason='cancelled')
+        assert s.wait(id, 20)['stopReason']=='cancelled'
         assert s.stop()=='end_turn' and s.said().endswith('ok')
 
 def settled(f, secs=.4):

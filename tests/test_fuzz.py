@@ -12,7 +12,7 @@ TEXT = st.text(st.characters(exclude_categories=()), max_size=20) # half surroga
 JSON = st.recursive(st.none()|st.booleans()|st.integers()|st.floats()|TEXT, lambda c: st.lists(c, max_size=3)|st.dictionaries(TEXT, c, max_size=3), max_leaves=6)
 IDS = st.integers(-3, 12)|st.sampled_from(['a','b','1','','\ud800',' ','é'*30])|st.sampled_from([2**70,-2**63,0,1.5,1e999,True,None,[],{},[1]])
 ODD = st.sampled_from(['','x','\0','\ud800x','../..','/etc/passwd','~',' ','$LONG','\x1b[2J','é','🎉','\u202e'])
-SIDS = st.sampled_from(['$S0','$S0','$S1','ghost','','\ud800'])
+SIDS = st.sampled_from(['$S0','$S0','$S1','$OLD','ghost','','\ud800','../x'])
 BLOCKS = st.one_of(TEXT.map(lambda s: dict(type='text', text=s)), st.sampled_from(['/help','/nope','/',' /help','go on']).map(lambda s: dict(type='text', text=s)),
     ODD.map(lambda s: dict(type='resource_link', name=s, uri=s)), ODD.map(lambda s: dict(type='resource_link', name='n', uri=f'file:///{s}')),
     ODD.map(lambda s: dict(type='resource', resource=dict(uri=f'file:///{s}', text=s))), ODD.map(lambda s: dict(type='resource', resource=dict(uri=s, blob=s))),
@@ -26,8 +26,10 @@ SOUND = st.one_of(
     params(method=st.just('session/close'), params=params(sessionId=SIDS)),
     params(method=st.just('initialize'), params=params(protocolVersion=st.sampled_from([0,1,2,65535,65536,-1]), clientCapabilities=st.just(dict(fs=dict(readTextFile=True, writeTextFile=True), terminal=True)))),
     params(method=st.just('authenticate'), params=params(methodId=ODD)),
-    params(method=st.sampled_from(['session/load','session/list','session/resume','session/fork','session/delete','session/set_mode','session/set_config_option','logout','_session/steering',
-        '_ramabana/x','_x','','foo','session/update','fs/read_text_file']), params=params(sessionId=SIDS)))
+    params(method=st.sampled_from(['session/load','session/resume','session/fork']), params=params(sessionId=SIDS, cwd=st.sampled_from(['$ROOT','$ROOT','/tmp','relative']), mcpServers=st.just([]))),
+    params(method=st.just('session/list'), params=st.fixed_dictionaries({}, optional=dict(cwd=st.just('$ROOT')|ODD, cursor=TEXT|ODD))),
+    params(method=st.sampled_from(['session/delete','session/fork','session/set_mode','session/set_config_option','session/set_model','logout','_session/steering','_ramabana/x','_x','','foo','session/update',
+        'fs/read_text_file']), params=st.fixed_dictionaries(dict(sessionId=SIDS), optional=dict(modeId=ODD, configId=ODD, value=JSON, messageId=ODD))))
 NOTES = st.one_of(params(method=st.just('session/cancel'), params=params(sessionId=SIDS)), params(method=st.just('$/cancel_request'), params=params(requestId=IDS)), params(method=TEXT, params=JSON))
 ANSWERS = params(id=st.integers(1, 400).map(lambda n: f'r{n}')|IDS, result=JSON)|params(id=IDS, error=JSON)
 MESSAGES = st.one_of(st.tuples(SOUND, IDS).map(lambda t: dict(jsonrpc='2.0', id=t[1], **t[0])), st.tuples(SOUND, IDS).map(lambda t: dict(jsonrpc='2.0', id=t[1], **t[0])),
@@ -95,7 +97,7 @@ def settle(want, got):
         if (e := m.get('error')) and e['code']==-32603: assert e.get('data', {}).get('code'), f'a handler fell over what came in: {m}'
 
 def fill_in(b, root, sids):
-    for k,v in {b'$ROOT':str(root), b'$LONG':'x'*70_000, **{b'$S%d'%i:s for i,s in enumerate(sids)}}.items(): b = b.replace(k, v.encode())
+    for k,v in {b'$ROOT':str(root), b'$LONG':'x'*70_000, **dict(zip((b'$S0',b'$S1',b'$OLD'), sids))}.items(): b = b.replace(k, v.encode())
     return b
 
 class Fuzzed:
@@ -105,9 +107,19 @@ class Fuzzed:
         self.root.mkdir(exist_ok=True)
         a._n = 1_000_000 # ids of our own, apart from those of the examples
     def since(self, at): return [m for _,l in self.a.lines[at:] if 'method' not in (m := strict(l)) and m['id']!=self.sync]
+    def ask(self, method, **params):
+        "The result, or the code of the error"
+        try: return self.a.request(method, params, 20)
+        except Remote as e: return e.code
     def sessions(self):
-        "Two sessions that are open"
-        while len(self.sids)<2: self.sids.append(self.a.new(self.root))
+        "Two sessions that are open, and one that was closed and is stored"
+        *live,old = self.sids or [None]*3
+        live = [s if s and self.ask('session/prompt', sessionId=s, prompt=[])!=-32002 else self.a.new(self.root) for s in live]
+        if not old or self.ask('session/resume', sessionId=old, cwd=str(self.root), mcpServers=[])==-32002:
+            old = self.a.new(self.root)
+            self.a.prompt(old, 'hello', 20)
+        self.ask('session/close', sessionId=old)
+        self.sids = [*live, old]
     def run(self, lines):
         a = self.a
         self.sessions()
@@ -123,10 +135,8 @@ class Fuzzed:
         got = self.since(at)
         settle(want, got)
         new = {m['result']['sessionId'] for m in got if isinstance(m.get('result'), dict) and 'sessionId' in m['result']}
-        gone = {m['params']['sessionId'] for m in want if m.get('method')=='session/close'}
         a.check.known |= new # also those whose request had the id null
-        for s in new-gone: a.request('session/close', dict(sessionId=s), 20)
-        self.sids = [s for s in self.sids if s not in gone]
+        for s in new: self.ask('session/delete', sessionId=s)
         bad = [(k, m) for k,m in a.problems() if m!='a result for nobody']+a.faults # to the id null
         for o in (a.check.sent, a.check.turns, a.replies, a.trace, a.lines, a.updates): o.clear()
         a.at = 0
@@ -171,7 +181,7 @@ def fresh(n, home):
     @profile(n)
     @given(LINES, st.integers(0, 15))
     def examples(lines, at):
-        lines = [fill_in(l, home/'ws', ['ghost']*2) for l in [*lines[:at], HELLO, *lines[at:]]]
+        lines = [fill_in(l, home/'ws', ['ghost']*3) for l in [*lines[:at], HELLO, *lines[at:]]]
         data = b'\n'.join(lines)
         p = subprocess.Popen([*PYTHON, '--model', f'scripted/{home}/script.json'], stdin=-1, stdout=-1, stderr=-1, env=clean_env(home))
         try: out,err = p.communicate(data, timeout=20)

@@ -137,10 +137,10 @@ def recorded(tmp_path, script, prompts, **kw):
     asyncio.run(go())
     return seen
 
-ACTS = [[dict(text='I work.'), tool('create_file', 'a', path='a.txt', text='x'), tool('run_shell', 'b', command='echo hi')], [dict(text='Done.')]]
+def acts(n): return [[dict(text='I work.'), tool('create_file', f'a{n}', path=f'{n}.txt', text='x'), tool('run_shell', f'b{n}', command='echo hi')], [dict(text='Done.')]]
 @pytest.mark.parametrize('caps', [FULL, dict(fs=True, terminal=False)], ids=['terminal','files'])
 def test_all_is_synced_before_a_side_effect_begins_and_before_the_answer(tmp_path, caps):
-    seen = recorded(tmp_path, ACTS+ACTS, ['one','two'], **caps)
+    seen = recorded(tmp_path, acts(1)+acts(2), ['one','two'], **caps)
     points = [i for i,(k,what) in enumerate(seen) if (k,what) in (('ask','fs/write_text_file'), ('ask','terminal/create')) or k=='answer']
     assert len(points)==(6 if caps['terminal'] else 4)
     for n,i in enumerate(points):

@@ -393,12 +393,12 @@ def test_the_cached_prefix_of_a_claude_turn_survives_every_append():
 # ---------------------------------------------------------------- the same bytes, whatever was kept of the request before
 
 png = user(media=[b'\x89PNG\r\n\x1a\n'])['content']
-said = st.sampled_from(['', ' ', 'hi', '"messages":[', '\ud800', 'é\u2028', 'x'*99])
-parts = st.one_of(said.map(text), st.builds(thinking, said), st.builds(thinking, said, st.just('seal')), st.just(thinking('', redacted='box')),
-    st.builds(lambda s: thinking(s, field='reasoning_content'), said),
+words = st.sampled_from(['', ' ', 'hi', '"messages":[', '\ud800', 'é\u2028', 'x'*99])
+parts = st.one_of(words.map(text), st.builds(thinking, words), st.builds(thinking, words, st.just('seal')), st.just(thinking('', redacted='box')),
+    st.builds(lambda s: thinking(s, field='reasoning_content'), words),
     st.builds(call, st.sampled_from(['t1','t2','a b']), st.sampled_from(['ls','my tool']), st.sampled_from([{}, {'a':[1, {'b':float('nan')}]}, {'p':'\udfff'}])))
 def answers(m, pics): return [results([result(c, f"r{c['id']}", i%2==0, png if pics else ()) for i,c in enumerate(calls(m))])] if calls(m) else []
-asked = st.builds(lambda s,pics: [user(s, png if pics else [])], said, st.booleans())
+asked = st.builds(lambda s,pics: [user(s, png if pics else [])], words, st.booleans())
 answered = st.builds(lambda ps,pics,full: [m := assistant(ps), *(answers(m, pics) if full else [])], st.lists(parts, max_size=3), st.booleans(), st.booleans())
 ops = st.lists(st.tuples(st.sampled_from('+++++++-~^!'), st.lists(asked|answered, min_size=1, max_size=4).map(lambda o: sum(o, [])), st.integers(0, 10**6)), max_size=14)
 
@@ -419,10 +419,10 @@ def test_a_request_has_the_bytes_it_would_have_if_nothing_had_been_kept(id, limi
     spec,kept = ModelSpec('m', 'x', id, accepts=('text','image')),[]
     tools = [dict(name='ls', description='List', input_schema=dict(type='object', properties={}))]
     mk,wire,end = (claude_body, lambda h: to_messages(h, spec), mark) if id=='claude' else (chat_body, lambda h: to_chat(h, spec), list)
-    @given(ops, st.sampled_from(['','Be kind.']))
-    @settings(max_examples=150, deadline=None)
-    def check(ops, system):
-        sent,h = Sent(limit),[]
+    @given(st.integers(0, 8), ops, st.sampled_from(['','Be kind.']))
+    @settings(max_examples=80, deadline=None)
+    def check(turns, ops, system):
+        sent,h = Sent(limit),[m for i in range(turns) for m in (user(f'q{i}'), assistant([text('a')]))]
         for op,new,n in ops:
             h = disturb(h, op, deepcopy(new), n)
             p = pair(h)
@@ -430,7 +430,7 @@ def test_a_request_has_the_bytes_it_would_have_if_nothing_had_been_kept(id, limi
             assert len(sent.json)+512*len(sent.had)<=limit
         kept.append(len(sent.had))
     check()
-    assert limit<4<<20 or max(kept)>3, 'hardly ever was anything kept, so nothing was shown'
+    assert not limit or sum(map(bool, kept))>len(kept)/5, 'hardly ever was anything kept, so nothing was shown'
 
 def test_what_is_kept_grows_with_the_conversation_and_a_step_writes_only_its_end():
     spec,h,sent,wrote = ModelSpec('m', 'x', 'm'),[],Sent(),[]
@@ -450,3 +450,12 @@ def test_a_side_request_leaves_what_is_kept_of_the_conversation():
     ask(h); had = [*sent.had]
     ask([user('a title for this?')])
     assert had and sent.had==had
+
+@pytest.mark.parametrize('mk,to,end', [(chat_body, to_chat, list), (claude_body, to_messages, mark)])
+def test_a_conversation_rewound_to_where_the_kept_part_ends_is_joined_as_ever(mk, to, end):
+    spec,sent = ModelSpec('m', 'x', 'm'),Sent()
+    def same(h): return sent.body(mk(spec, []), h, lambda p: to(p, spec), end)==jdumps(mk(spec, h)).encode()
+    h = [m for i in range(9) for m in (user(f'q{i}'), assistant([text('a')]))]+[user('on')]
+    assert same(h) and (n := len(sent.had))
+    for more in ([], [user('b')], [user('b'), assistant([text('c')]), user('d'), assistant([text('e')]), user('f')], [assistant([thinking('hm')]), *h]):
+        assert same(h[:n]+more) and same(h)

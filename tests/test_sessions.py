@@ -414,7 +414,7 @@ def many(tmp_path_factory, models):
         h.updated = at
         h.meta(); h.close()
     put('old', home/'b', 1_700_000_000)
-    for i in range(120): put(f's{i:03}', home/'a', 1_800_000_000)
+    for i in range(120): put(f's{i:03}', home/'a', 1_750_000_000)
     with agent(models=models, home=home, **BARE) as a: yield a,home
 
 def walk(a, **kw):

@@ -1,14 +1,26 @@
 "`ramabana-acp sessions` as a person and a script use it: a real command, a store on disk, a terminal."
-import json, os, re, subprocess, sys, threading
+import json, os, re, subprocess
 from pathlib import Path
 import pytest
 from ramabana_acp.agent.library import Library
 from ramabana_acp.models.messages import assistant, call, result, results, text, thinking, user
 from ramabana_acp.workspace.activity import Activity
-from test_demo import EXE, Tty, env, home, tty
+from ramabana_acp.sessions import sessions
+from test_demo import EXE, env, home, tty
 
-def sh(*args, d, cwd=None, **kw):
-    return subprocess.run([EXE, 'sessions', *args], cwd=cwd or d, env=env(d, **kw), capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+@pytest.fixture
+def sh(monkeypatch, capsys):
+    "The command in this process, which is quicker than a new one; what it wrote and its exit code"
+    def f(*args, d, cwd=None):
+        for k in ('HOME','XDG_CONFIG_HOME','XDG_STATE_HOME'): monkeypatch.setenv(k, env(d)[k])
+        monkeypatch.chdir(cwd or d)
+        capsys.readouterr()
+        try: code = sessions(list(args))
+        except SystemExit as e: code = e.code
+        out,err = capsys.readouterr()
+        return subprocess.CompletedProcess(args, code, out, err)
+    return f
+
 def tree(d): return sorted(p.relative_to(d).as_posix() for p in d.rglob('*'))
 
 @pytest.fixture
@@ -29,14 +41,14 @@ def say(lib, work):
         return h
     return f
 
-def test_with_nothing_kept_it_says_so_and_writes_nothing(home, work):
+def test_with_nothing_kept_it_says_so_and_writes_nothing(sh, home, work):
     was = tree(home)
     for args in ((), ('--all',), ('list',)):
         r = sh(*args, d=home, cwd=work)
         assert (r.returncode, r.stdout, r.stderr)==(0, 'No conversation was kept yet.\n', '')
     assert sh('--json', d=home, cwd=work).stdout=='[]\n' and tree(home)==was
 
-def test_the_list_is_about_this_folder_and_newest_first(home, work, say):
+def test_the_list_is_about_this_folder_and_newest_first(sh, home, work, say):
     (other := home/'other').mkdir()
     say('s1', 'the first'); say('s2', 'elsewhere', cwd=other); say('s3', 'the second')
     ls = sh(d=home, cwd=work).stdout.splitlines()
@@ -50,17 +62,22 @@ def test_the_list_is_about_this_folder_and_newest_first(home, work, say):
     (link := home/'link').symlink_to(work)
     assert 's3' in sh(d=home, cwd=link).stdout
 
-def test_a_long_list_ends_on_the_screen_and_not_for_a_program(home, work, say):
+def test_a_long_list_ends_on_the_screen_and_not_for_a_program(sh, home, work, say):
     for i in range(53): say(f's{i:02}', f'number {i}')
     ls = sh(d=home, cwd=work).stdout.splitlines()
     assert len(ls)==51 and '3 older ones' in ls[-1] and len(json.loads(sh('--json', d=home, cwd=work).stdout))==53
+
+def test_it_is_a_command(home, work, say):
+    say('s1', 'the first')
+    r = subprocess.run([EXE, 'sessions'], cwd=work, env=env(home), capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    assert (r.returncode, r.stderr)==(0, '') and 's1  the first  ~/work' in r.stdout
 
 def test_a_reader_that_has_had_enough_is_no_error(home, work, say):
     for i in range(50): say(f's{i:02}', f'number {i}')
     r = subprocess.run(f'"{EXE}" sessions | head -1', shell=True, cwd=work, env=env(home), capture_output=True, text=True, timeout=60)
     assert len(r.stdout.splitlines())==1 and 'Traceback' not in r.stderr and 'BrokenPipe' not in r.stderr
 
-def test_nothing_odd_reaches_the_terminal(home, say):
+def test_nothing_odd_reaches_the_terminal(sh, home, say):
     (d := home/'ev\x1b[31mil').mkdir()
     say('s1', '\x1b]0;owned\x07 hi \u202eab', 'an\x1b[2Jswer', cwd=d)
     r = sh('--all', d=home)
@@ -86,7 +103,7 @@ def story(lib, work):
     acts.start('run_shell', cs[2]['args'], id='c3')
     return h
 
-def test_show_is_the_conversation_as_a_person_saw_it(home, work, story):
+def test_show_is_the_conversation_as_a_person_saw_it(sh, home, work, story):
     out = sh('show', 'sess_story', d=home).stdout
     story.close()
     want = ['change it please', 'sess_story · ~/work', 'open in the test (process', '> change it', '> please', '[image/png]', '@file:///b.py', 'Hm, well.', 'I do it.', '✓ Edit a.txt', '-two', '+TWO', '✗ make', 'no rule to make', 'Plan', '✓ look', '▸ leap']
@@ -96,14 +113,14 @@ def test_show_is_the_conversation_as_a_person_saw_it(home, work, story):
     out = sh('show', 'latest', d=home, cwd=work).stdout
     assert '✗ sleep 9' in out and 'interrupted' in out and 'open in' not in out, 'closed without an end'
 
-def test_show_leaves_the_store_as_it_was(home, lib, say):
+def test_show_leaves_the_store_as_it_was(sh, home, lib, say):
     h = say('s1', 'hi')
     was = {p:p.read_bytes() for p in Path(lib.root).rglob('*') if p.is_file()}
     Path(h.path).write_bytes(was[Path(h.path)]+b'{"k":"ms')
     r = sh('show', 's1', d=home)
     assert r.returncode==0 and 'yes' in r.stdout and Path(h.path).read_bytes().endswith(b'{"k":"ms') and {p for p in Path(lib.root).rglob('*') if p.is_file()}==set(was)
 
-def test_latest_is_of_this_folder_or_of_all(home, work, say):
+def test_latest_is_of_this_folder_or_of_all(sh, home, work, say):
     (other := home/'other').mkdir()
     say('s1', 'here'); say('s2', 'there', cwd=other)
     assert 'here' in sh('show', 'latest', d=home, cwd=work).stdout
@@ -111,7 +128,7 @@ def test_latest_is_of_this_folder_or_of_all(home, work, say):
     r = sh('show', 'latest', d=home)
     assert r.returncode==1 and 'no conversation about this folder' in r.stderr
 
-def test_a_beginning_of_one_id_is_enough_and_of_two_is_not(home, say):
+def test_a_beginning_of_one_id_is_enough_and_of_two_is_not(sh, home, say):
     say('sess_aa1', 'one'); say('sess_aa2', 'two'); say('sess_b', 'three'); say('sess_b2', 'four')
     assert 'one' in sh('show', 'sess_aa1', d=home).stdout and 'three' in sh('show', 'sess_b', d=home).stdout, 'a whole id is one'
     for args in (('show','sess_a'), ('delete','--yes','sess_b','sess_a'), ('show','zz'), ('show',''), ('delete','--yes','latest')):
@@ -119,12 +136,12 @@ def test_a_beginning_of_one_id_is_enough_and_of_two_is_not(home, say):
         assert r.returncode==1 and len(r.stderr.splitlines())==1 and r.stdout=='', r
     assert 'sess_aa1' in sh('show', 'sess_a', d=home).stderr and len(json.loads(sh('--all', '--json', d=home).stdout))==4
 
-def test_what_does_not_go_together_is_a_sentence(home):
+def test_what_does_not_go_together_is_a_sentence(sh, home):
     for args in (('show',), ('show','a','b'), ('delete',), ('list','x'), ('show','a','--json'), ('--yes',), ('bogus',), ('--bogus',)):
         r = sh(*args, d=home)
         assert r.returncode==2 and r.stdout=='' and 'Traceback' not in r.stderr, args
 
-def test_delete_wants_a_yes(home, lib, say):
+def test_delete_wants_a_yes(sh, home, lib, say):
     h = say('s1', 'one')
     r = sh('delete', 's1', d=home)
     assert (r.returncode, r.stdout)==(2, '') and '--yes' in r.stderr and lib.find('s1')
@@ -142,7 +159,7 @@ def test_delete_at_a_terminal_asks(tty, lib, say):
     t.until('Delete this conversation for good'); t.type('y\n'); t.until('no such thing')
     assert t.code()==0 and not lib.find('s1') and lib.find('s2')
 
-def test_one_that_is_open_is_left_and_its_holder_named_and_the_others_go(home, lib, say):
+def test_one_that_is_open_is_left_and_its_holder_named_and_the_others_go(sh, home, lib, say):
     h = say('s1', 'one', keep=True); say('s2', 'two')
     r = sh('delete', '--yes', 's1', 's2', d=home)
     h.close()
@@ -156,7 +173,7 @@ def test_colour_is_for_terminals_and_NO_COLOR_is_respected(tty, say):
         t = tty('sessions', *args, NO_COLOR='1'); t.until('no such thing')
         assert t.code()==0 and '\x1b' not in t.out
 
-def test_cfg_moves_the_store(home, say):
+def test_cfg_moves_the_store(sh, home, say):
     say('s1', 'one')
     r = sh('--all', '--cfg', str(home/'elsewhere'), d=home)
     assert r.returncode==0 and 'No conversation' in r.stdout and not (home/'elsewhere').exists()

@@ -1,11 +1,11 @@
 "The turn: every way in which the loop of model and tools can end, and what is left behind."
-import json, os, threading, time
+import json, os, sys, threading, time
 from collections import deque
 import pytest
 from ramabana_acp.core import Err, Token, TurnFailed, daemon
 from ramabana_acp.agent.agent import Agent
 from ramabana_acp.agent.turn import Turn
-from ramabana_acp.models.messages import assistant, calls, text_of, user
+from ramabana_acp.models.messages import assistant, calls, results, text, text_of, user
 from ramabana_acp.models.offline import ScriptedProvider
 from ramabana_acp.models.provider import Provider
 from ramabana_acp.testing.models import FakeModel
@@ -406,6 +406,74 @@ def test_an_agent_costs_little_to_make(tmp_path):
     began = time.perf_counter()
     for _ in range(20): Agent(host, model='demo', approvals=Approvals(host=host))
     assert (time.perf_counter()-began)/20<.01
+
+class Watched(WorkspaceHost):
+    "A host over an editor that hears of everything"
+    def load(self, *a, **kw): self.heard.append(a); return super().load(*a, **kw)
+    read = text_at = load
+    def run_cmd(self, command, *a, **kw):
+        if command.strip(): self.heard.append(command)
+        return super().run_cmd(command, *a, **kw)
+
+def test_warm_makes_ready_what_the_first_turn_takes_and_asks_the_editor_for_nothing(tmp_path):
+    (tmp_path/'AGENTS.md').write_text('rules')
+    host = Watched([tmp_path]); host.heard = []
+    a = Agent(host, model='openai/fake-model', cfg=tmp_path/'cfg')
+    a.cfg.key = lambda name: 'k'
+    a.warm()
+    assert host.heard==[] and a._sp is None and not (tmp_path/'cfg').exists()
+    assert a._provider is a.provider and a._tools is a.tools and {'openai','fastcore.funccall'}<=set(sys.modules)
+
+def test_warm_and_a_first_turn_at_once_make_one_provider_and_one_set_of_tools(tmp_path, monkeypatch):
+    import ramabana_acp.agent.agent as mod
+    made,mk1,tools1 = [],mod.mk_provider,mod.tools_for
+    def slow(f, *a, **kw): made.append(f.__name__); time.sleep(.05); return f(*a, **kw)
+    monkeypatch.setattr(mod, 'mk_provider', lambda *a: slow(mk1, *a))
+    monkeypatch.setattr(mod, 'tools_for', lambda *a, **kw: slow(tools1, *a, **kw))
+    (tmp_path/'s.jsonl').write_text('\n'.join(json.dumps([dict(text=s)]) for s in 'AB'))
+    a = Agent(WorkspaceHost([tmp_path]), model=f'scripted/{tmp_path}/s.jsonl', cfg=tmp_path/'cfg')
+    ts = [daemon(a.warm) for _ in range(4)]
+    assert a.ask('a')=='A'
+    for t in ts: t.join()
+    assert a.ask('b')=='B' and sorted(made)==['mk_provider','tools_for']
+
+@pytest.mark.parametrize('fault', ['no key','sdk','tools'])
+def test_warm_never_raises_and_the_turn_says_what_is_wrong(tmp_path, monkeypatch, capsys, fault):
+    monkeypatch.delenv('OPENAI_API_KEY', raising=False)
+    a = Agent(WorkspaceHost([tmp_path]), model='openai/gpt-5.4', cfg=tmp_path/'cfg')
+    def boom(*a, **kw): raise ImportError('half an installation')
+    if fault=='sdk': a._provider = type('P', (), dict(warm=boom, stream=boom))()
+    if fault=='tools': a.host.run_cmd = boom
+    a.warm()
+    assert ('half an installation' in capsys.readouterr().err)==(fault!='no key')
+    with pytest.raises(TurnFailed, match='OPENAI_API_KEY|half an installation'): a.ask('q')
+
+def test_the_schema_of_a_tool_is_read_once_whoever_asks_at_the_same_time(monkeypatch):
+    import fastcore.funccall as fc
+    def f(
+        a:int, # one
+    ): "Look"
+    made,get = [],fc.get_schema
+    monkeypatch.setattr(fc, 'get_schema', lambda *a, **kw: (made.append(1), time.sleep(.05), get(*a, **kw))[2])
+    t = Tool(f, 'view')
+    ts = [daemon(lambda: t.schema) for _ in range(5)]
+    for o in ts: o.join()
+    assert len(made)==1 and t.schema['input_schema']['properties']['a']['description']=='one'
+
+@pytest.mark.parametrize('how', ['another list','in place'])
+def test_ids_of_a_conversation_that_was_put_in_are_not_used_again(mk, how):
+    a = mk([call('ls', 't1')], [dict(text='A')], [call('ls', 't1'), call('ls', 'old')], [dict(text='B')])
+    a.ask('go')
+    old = [user('q'), assistant([dict(type='call', id='old', name='ls', args={})], 'calls'), results([dict(id='old', name='ls', text='x', ok=True)]), assistant([text('a')])]
+    if how=='another list': a.history = old
+    else: a.history[:] = old
+    next_works(a)
+    assert [c['id'] for m in a.history for c in calls(m)]==['old','t1_2','old_2']
+
+def test_a_message_that_was_refused_is_replaced_and_not_changed(mk):
+    a = mk([dict(http=400, body='{"error":{"message":"Could not process image"}}')])
+    with pytest.raises(TurnFailed): list(a.stream('look', [b'\x89PNG\r\n\x1a\nbroken']))
+    assert [p['type'] for p in a.provider.reqs[-1].history[-1]['content']]==['text','image'] and [p['type'] for p in a.history[-1]['content']]==['text','text']
 
 def test_a_script_in_a_file_knows_the_folder_of_the_session(tmp_path):
     lines = [call('create_file', path='$ROOT/new', text='x')],[dict(text='made $ROOT')]

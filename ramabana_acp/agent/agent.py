@@ -64,6 +64,7 @@ class Agent:
 def take_up(self:Agent, store):
     "Go on with the conversation in `store`, and keep it there"
     self.store,self.history,self.use,self._ids,self.session_id = store,store.messages,store.use,store.ids,store.id
+    self.host.recall(store.seen)
     self.plan.items,self.activity.keep,self.plan.keep = list(store.plan),store.act,lambda p: store.planned(p.items)
 
 @patch(as_prop=True)
@@ -191,7 +192,7 @@ def _work(self:Agent, run, hist):
         if self._run is run and t: self.turn_use,self.use = t.use,add_usage(self.use, t.use)
         if self._run is run:
             self.stop_reason = 'cancelled' if run.tok.cancelled else t and t.stop_reason
-            if self.store: self.store.end(self.stop_reason or 'error', self.turn_use, why, hist)
+            if self.store: self.store.end(self.stop_reason or 'error', self.turn_use, why, hist, self.host.marks())
 
 @patch
 def _turn(self:Agent, tok, hist):

@@ -33,7 +33,7 @@ class History:
         self.on_trouble,self.on_meta,self.on_title = on_trouble,on_meta,None
         self.journal,self.mu = Journal(dir, disk, program),threading.RLock()
         self.messages,self.had,self.known,self.n,self.part = [],[],[],0,None
-        self.title,self.titled,self.plan,self.settings,self.use,self.usage,self.ids = '','',[],{},Usage(),{},set()
+        self.title,self.titled,self.plan,self.settings,self.use,self.usage,self.ids,self.seen = '','',[],{},Usage(),{},set(),{}
         self.created = self.updated = time.time()
         self.prompts,self.open,self.told,self.cards,self.recs = 0,False,False,{},None
         self.early = [line(dict(k='head', v=list(FORMAT), at=round(self.created, 3), id=sid, cwd=self.cwd, roots=self.roots))]
@@ -250,11 +250,13 @@ def end(self:History,
     use=None, # what the turn used
     error=None, # why it failed, in words
     history=None, # as for `save`
+    seen=None, # the marks of the files that the session has read, as the host gives them
 ):
     "End the turn and return once it is on disk, or the person was told"
     with self.mu:
         if history is not None and history is not self.messages: return
         self.save()
+        if seen and (new := {p:d for p,d in seen.items() if self.seen.get(p)!=d}): self.append('seen', files=new); self.seen.update(new)
         why = 'cancelled' if stop=='cancelled' else 'not finished'
         for i,o in self.cards.items():
             if not o['done']: self.append('card', id=i, state='failed', ok=False, detail=why)

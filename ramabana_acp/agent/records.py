@@ -117,8 +117,10 @@ def _end_ok(r): return 'use' not in r or type(r['use']) is dict and all(isinstan
 # %% ../../nbs/agent/01c_records.ipynb #records-check
 def _numbered(k, ok): return lambda r: type(r.get('n')) is int and ok(r.get(k))
 
+def _seen_ok(r): return type(r.get('files')) is dict and all(type(d) is str and re.fullmatch('([0-9a-f]{2})+', d) for d in r['files'].values())
+
 _checks = dict(msg=_numbered('m', message_ok), result=_numbered('r', _result_ok), hist=_hist_ok, prompt=_prompt_ok, card=_card_ok,
-    plan=_plan_ok, end=_end_ok, title=_has('title'), said=_text, head=_has('id', 'cwd'), file=_has('path'))
+    plan=_plan_ok, end=_end_ok, title=_has('title'), said=_text, head=_has('id', 'cwd'), file=_has('path'), seen=_seen_ok)
 
 def check(rec):
     "Is record `rec` of any use? An unknown kind always is"

@@ -34,6 +34,7 @@ def _restore(self:History, recs):
         elif k=='plan': self.plan = r['items']
         elif k=='usage': self.usage = {a:b for a,b in r.items() if a not in ('k','at')}
         elif k=='set': self.settings = {a:b for a,b in {**self.settings, **r}.items() if a not in ('k','at') and b is not None}
+        elif k=='seen': self.seen.update(r['files'])
         elif k=='head': self._head(r); newest = max(newest, _version(r))
         elif k=='forked': last = r
     self.updated = _at(last, self.updated)
@@ -141,10 +142,10 @@ def _card(o, args, out, live):
 def replay(self:History):
     "The conversation as a person saw it: an iterator of event dicts"
     with self.mu: recs,self.recs = self.recs if self.recs is not None else self.journal.all(check),None
-    cards = cards_of(recs, live=self.open)
+    cards,n = cards_of(recs, live=self.open),0
     for r in recs:
         k = r['k']
-        if k=='prompt': yield dict(type='user', blocks=unpack_blocks(r['blocks'], self.journal.file))
+        if k=='prompt': n += 1; yield dict(type='user', blocks=unpack_blocks(r['blocks'], self.journal.file), mid=f'u_{n}')
         elif k=='msg' and r['m']['role']=='assistant': yield from _spoken(r['m'], r.get('mid'))
         elif k=='card' and (a := cards.pop(r['id'], None)): yield dict(type='card', card=a)
         elif k=='said': yield dict(type='text', text=r['text'], mid=r.get('mid'))

@@ -8,7 +8,7 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/editor/acp.html.md"""
 __all__ = ['AcpAgent', 'Answer']
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-imports
-import asyncio, os
+import asyncio, os, re
 from fastcore.basics import patch
 from ..core import AuthRequired, InvalidParams, NotFound, daemon, new_id, one_line
 from .hello import DEMO, Start, auth_methods, handshake
@@ -28,7 +28,7 @@ class AcpAgent:
     ):
         self.roots,self.mk,self.timeout,self.kw = tuple(roots),mk,timeout,kw
         self.start,self.sessions,self.hello,self.conn,self.ending,self.warm = Start(model, kw.get('cfg')),{},{},None,False,None
-        self._library = None
+        self._library,self.opening = None,{}
     def on_connect(self, conn): self.conn = conn
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-initialize-def
@@ -68,8 +68,10 @@ def folders(self:AcpAgent, cwd, more):
 @patch
 def open(self:AcpAgent, roots, store=None):
     "Build a `Session` on `roots`, on a thread of its own; `store` is the conversation it goes on with"
+    for k in self.start.cfg.dotenv:
+        if re.search('KEY|TOKEN|SECRET|PASSW', k.upper()): self.start.cfg.key(k) # what is known is redacted, wherever it turns up
     if self.mk is None:
-        if why := self.start.trouble(): raise AuthRequired(f'Authentication required: {why}', code='auth.missing_key', methods=[m['id'] for m in auth_methods(self.hello)])
+        if why := self.start.trouble(): raise AuthRequired(f'Authentication required: {why}', code='auth.missing_key', methods=[m['id'] for m in auth_methods(self.hello)], env=self.start.keys())
         model = self.start.spec().name
     else: model = self.start.model
     if store is None: store = self.library.new(new_id('sess_'), roots[0])
@@ -167,10 +169,12 @@ def taken_up(self:AcpAgent, sid, cwd, more):
 @patch
 async def go_on(self:AcpAgent, sid, cwd, mcp_servers, more):
     "The session `sid`, opened if it is not open"
-    if s := self.sessions.get(sid): return s
-    store,roots = await off_loop(self.taken_up, sid, cwd, more)
-    try: return await self.begin(roots, mcp_servers, store)
-    except BaseException: await off_loop(store.close); raise
+    async with self.opening.setdefault(sid, asyncio.Lock()):
+        if s := self.sessions.get(sid): return s
+        try: store,roots = await off_loop(self.taken_up, sid, cwd, more)
+        except NotFound: self.opening.pop(sid, None); raise
+        try: return await self.begin(roots, mcp_servers, store)
+        except BaseException: await off_loop(store.close); raise
 
 @patch
 async def load_session(self:AcpAgent, session_id, cwd=None, mcp_servers=None, additional_directories=None, **kw):
@@ -195,9 +199,19 @@ async def list_sessions(self:AcpAgent, cwd=None, cursor=None, **kw):
 @patch
 async def delete_session(self:AcpAgent, session_id, **kw):
     "Stop a session and delete all of it"
-    if session_id in self.sessions: await self.close_session(session_id)
-    await off_loop(self.library.delete, session_id)
+    async with self.opening.setdefault(session_id, asyncio.Lock()):
+        if session_id in self.sessions: await self.close_session(session_id)
+        await off_loop(self.erase, session_id)
+    self.opening.pop(session_id, None)
     return {}
+
+@patch
+def erase(self:AcpAgent, sid):
+    "Delete all that is kept of session `sid`, what its commands spilled included"
+    from ramabana_acp.workspace.process import forget
+    if d := self.library.find(sid):
+        with open(os.path.join(d, 'transcript.jsonl'), errors='replace') as f: forget(f.read())
+    self.library.delete(sid)
 
 @patch
 async def fork_session(self:AcpAgent, session_id, cwd=None, message_id=None, mcp_servers=None, additional_directories=None, **kw):
@@ -205,7 +219,7 @@ async def fork_session(self:AcpAgent, session_id, cwd=None, message_id=None, mcp
     if s := self.sessions.get(session_id): await off_loop(s.store.keep)
     store = await off_loop(self.library.fork, session_id, new_id('sess_'), message_id)
     try: s = await self.begin(self.folders(cwd or store.cwd, additional_directories), mcp_servers, store)
-    except BaseException: await off_loop(store.close); raise
+    except BaseException: await off_loop(store.close); await off_loop(self.library.delete, store.id); raise
     return Answer(sessionId=s.sid).then(self.loop, self.conn, lambda: self.opened(s))
 
 @patch

@@ -64,6 +64,11 @@ class Start:
         "Why no session can start, or None"
         try: return servable(self.spec(), self.cfg)
         except Err as e: return str(e)
+    def keys(self):
+        "The names of the keys that would help"
+        try: s = self.spec()
+        except Err: s = None
+        return [s.key_env] if s and s.key_env else ['ANTHROPIC_API_KEY','OPENAI_API_KEY']
     def hears(self):
         "Does the model take audio?"
         try: return (s := self.spec()) is not None and accepts(s, 'audio')

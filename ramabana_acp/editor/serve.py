@@ -31,7 +31,8 @@ class Guard:
         m['withdraw'] = lambda: loop.call_soon_threadsafe(task.cancel)
         if m.get('withdrawn'): raise RequestCancelled('Request cancelled')
         try:
-            r = await getattr(self.agent, name)(**kw) or {}
+            r = await getattr(self.agent, name)(**kw)
+            if r is None: r = {}
             m['after'] = getattr(r, 'after', None)
             return r
         except asyncio.CancelledError: raise RequestCancelled('Request cancelled') from None

@@ -162,7 +162,8 @@ def taken(prompt, spec=None, save=None):
     for i,b in enumerate(prompt):
         if isinstance(b, dict) and b.get('type')=='image' and not (mime_of(unbase64({'data':str(b.get('data') or '')[:64]}, i)) or '').startswith('image/'):
             raise InvalidParams(f'Invalid params: prompt[{i}] is not a PNG, JPEG, GIF or WebP image', field=f'prompt[{i}].data')
-    text,media = blocks(prompt, spec, save)
+    text,media = blocks(prompt, spec, lambda *a: None) # all that is wrong is found before anything is kept
+    if save: text,media = blocks(prompt, spec, save)
     if prompt and not text.strip() and not media: raise InvalidParams('Invalid params: the prompt is empty', field='prompt')
     return text,media
 

@@ -106,7 +106,7 @@ def usage(used, size, cost=None):
 def replayed(ev):
     "The updates for one event of a stored conversation"
     k = ev['type']
-    if k=='user': return [dict(sessionUpdate='user_message_chunk', content=b) for b in ev['blocks']]
+    if k=='user': return [dict(sessionUpdate='user_message_chunk', content=b, **({'messageId':ev['mid']} if ev.get('mid') else {})) for b in ev['blocks']]
     if k=='text': return [chunk(ev['text'], ev.get('mid'))]
     if k=='thought': return [chunk(ev['text'], ev.get('mid'), 'agent_thought')]
     if k=='card': return [{**started(ev['card']), **({'rawOutput':dict(text=raw(ev['card'].detail))} if ev['card'].detail else {})}]

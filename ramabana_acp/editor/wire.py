@@ -201,7 +201,9 @@ def refuse(wire, m, e):
     ok = isinstance(m, dict) and isinstance(m.get('method'), str)
     if ok and 'id' not in m: return log('a notification is ignored', method=m['method'], why=e)
     id = m['id'] if ok and is_id(m['id']) else None
-    with wire.lock: wire.open.setdefault(idkey(id), m if isinstance(m, dict) else {})
+    with wire.lock:
+        if idkey(id) in wire.open: id = None
+        wire.open.setdefault(idkey(id), m if isinstance(m, dict) else {})
     wire.send(reply(id, error=e))
 
 # %% ../../nbs/editor/01_wire.ipynb #wire-request

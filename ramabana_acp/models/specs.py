@@ -179,7 +179,8 @@ def servable(spec, cfg=None):
     cfg = Config.load(cfg)
     if spec is None: return _advice('No model has a key', 'ANTHROPIC_API_KEY=… or OPENAI_API_KEY=…', cfg)
     if spec.api=='scripted': return None if os.path.isfile(spec.id) else f'There is no script {spec.id!r} for the scripted model.'
-    if spec.api=='demo' or not spec.key_env or loopback(spec.base_url) or cfg.key(spec.key_env): return None
+    key = spec.key_env and cfg.key(spec.key_env) # asked for in any case: a key that is known is redacted
+    if spec.api=='demo' or not spec.key_env or loopback(spec.base_url) or key: return None
     return _advice(f'{spec.name} has no key', f'{spec.key_env}=…', cfg)
 
 def _advice(what, line, cfg):

@@ -85,6 +85,16 @@ def seen(self:Host, path, text=None):
     return d is not None and (text is None or d==_digest(text))
 
 @patch
+def marks(self:Host):
+    "What this session has seen, as plain data: path → digest"
+    return {p:d.hex() for p,d in self._seen.items()}
+
+@patch
+def recall(self:Host, marks):
+    "This session goes on with what another has seen"
+    self._seen.update((p, bytes.fromhex(d)) for p,d in marks.items())
+
+@patch
 def fresh(self:Host, path):
     "The `Text` that a new file at `path` would replace, `None` if nothing is there; raises `ToolError` unless it was seen as it is"
     try: t = self.load(path)
