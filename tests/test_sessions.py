@@ -35,36 +35,38 @@ def chat(us):
 @pytest.fixture
 def home(tmp_path): return tmp_path.resolve()
 
-def first(models, home, *args, **kw):
-    "A process in a home that is kept; the second one finds what the first has left there"
-    return agent(*args, models=models, home=home, **{**BARE, **kw})
-second = first
+@pytest.fixture(scope='module')
+def two_processes(models, tmp_path_factory):
+    home = tmp_path_factory.mktemp('two').resolve()
+    both = Shared(models, home=home, **BARE),Shared(models, home=home, **BARE)
+    yield both
+    for s in both: s.drop()
+
+@pytest.fixture
+def two(two_processes):
+    "Two processes in one home, which share nothing but what is kept there: what `close` gives free in one, the other takes up"
+    with contextmanager(two_processes[0].lend)() as a, contextmanager(two_processes[1].lend)() as b: yield a,b
 
 # ---- loading: R19 to R23
 
-def test_R19_the_model_hears_the_earlier_turns(models, home):
-    with first(models, home) as a:
-        s = a.session([OK, OK])
-        s.prompt('the word is xylophone')
-    with second(models, home) as a:
-        s = Again(a, s.sid, s.root)
-        models.add(s.root, [[dict(text='I know.')]])
-        assert s.stop('which word?')=='end_turn'
-        heard = s.heard()
-        assert heard.index('the word is xylophone')<heard.index('ok')<heard.index('which word?')
+def test_R19_the_model_hears_the_earlier_turns(two):
+    a,b = two
+    s = a.session([OK, [dict(text='I know.')]])
+    s.prompt('the word is xylophone'); s.close()
+    t = Again(b, s.sid, s.root)
+    assert t.stop('which word?')=='end_turn'
+    heard = t.heard()
+    assert heard.index('the word is xylophone')<heard.index('ok')<heard.index('which word?')
 
-def test_R20_every_turn_is_replayed_in_order_before_the_answer_the_failed_one_too(models, home):
-    with first(models, home) as a:
-        s = a.session([[dict(text='one')], [dict(http=403, body='{"error":{"message":"no"}}')], [dict(text='three')]])
-        s.prompt('first')
-        with pytest.raises(Remote): s.prompt('second')
-        s.prompt('third')
-    with second(models, home) as a:
-        s = Again(a, s.sid, s.root)
-        got = chat(s.told)
-        assert [g for g in got if g[1] in ('first','one','second','third','three')]==[('user','first'), ('agent','one'), ('user','second'), ('user','third'), ('agent','three')]
-        a.models.add(s.root, [OK])
-        assert s.stop()=='end_turn', 'and it goes on'
+def test_R20_every_turn_is_replayed_in_order_before_the_answer_the_failed_one_too(two):
+    a,b = two
+    s = a.session([[dict(text='one')], [dict(http=403, body='{"error":{"message":"no"}}')], [dict(text='three')], OK])
+    s.prompt('first')
+    with pytest.raises(Remote): s.prompt('second')
+    s.prompt('third'); s.close()
+    t = Again(b, s.sid, s.root)
+    assert chat(t.told)==[('user','first'), ('agent','one'), ('user','second'), ('user','third'), ('agent','three')]
+    assert t.stop()=='end_turn', 'and it goes on'
 
 def test_R21_an_unknown_id_is_not_found_and_leaves_nothing(bare):
     was = listed(bare)
@@ -87,15 +89,13 @@ def test_R22_a_session_that_is_open_here_is_shown_again_and_not_opened_twice(bar
     assert t.stop('more')=='end_turn' and t.said().endswith('on')
     assert len(t.requests)==2 and t.heard().count('hello')==1
 
-def test_R22_also_when_it_is_loaded_twice_in_one_breath(models, home):
-    with first(models, home) as a:
-        s = a.session([OK]); s.prompt('hello')
-    with second(models, home) as a:
-        ids = [a.send('session/load', dict(sessionId=s.sid, cwd=str(s.root), mcpServers=[])) for _ in range(3)]
-        for id in ids: a.wait(id)
-        models.add(s.root, [OK])
-        assert a.prompt(s.sid, 'on', 20)['stopReason']=='end_turn'
-        a.problems() # three replays at once show each card three times
+def test_R22_also_when_it_is_loaded_twice_in_one_breath(two):
+    a,b = two
+    s = a.session([OK, OK]); s.prompt('hello'); s.close()
+    ids = [b.send('session/load', dict(sessionId=s.sid, cwd=str(s.root), mcpServers=[])) for _ in range(3)]
+    for id in ids: b.wait(id)
+    assert b.prompt(s.sid, 'on', 20)['stopReason']=='end_turn' and len(s.requests)==2
+    b.request('session/close', dict(sessionId=s.sid))
 
 def test_R22_and_while_its_turn_runs(bare):
     s = bare.session([[dict(text='a'), dict(sleep=.8), dict(text='b')]])
@@ -123,13 +123,13 @@ STORY = [[dict(think='I look first.'), dict(text='Let me look. '), tool('view_fi
 TYPED = [text('change it\nplease'), dict(type='resource', resource=dict(uri='file:///notes.md', text='be brief', mimeType='text/markdown')), image(), dict(type='resource_link', uri='file:///b.py', name='b.py')]
 
 @pytest.mark.parametrize('caps', [FULL, BARE], ids=['terminal','local'])
-def test_C146_a_load_shows_the_whole_story_before_it_answers(models, home, caps):
-    with first(models, home, **caps) as a:
-        s = a.session(STORY, {'a.txt':'one\ntwo\n', 'AGENTS.md':'Speak of the zebra.\n'})
+def test_C146_a_load_shows_the_whole_story_before_it_answers(home, caps):
+    with agent(script=STORY, home=home, **caps) as a:
+        s = a.session((), {'a.txt':'one\ntwo\n', 'AGENTS.md':'Speak of the zebra.\n'})
         s.prompt(TYPED)
         live = s.cards
         live_plan = s.ed.of('plan')[-1]
-    with second(models, home, **caps) as a:
+    with agent('--model', 'demo', home=home, **caps) as a:
         n = len(a.lines)
         s = Again(a, s.sid, s.root)
         us = s.told
@@ -149,8 +149,7 @@ def test_C146_a_load_shows_the_whole_story_before_it_answers(models, home, caps)
         k = kinds(us)
         assert 'usage_update' in k and s.ed.of('session_info_update')[-1]['title']=='change it please'
         time.sleep(.3)
-        assert {u['sessionUpdate'] for u in s.ed.of('agent_message_chunk')+[u for _,u in s.ed.updates[len(us):]]}<={'agent_message_chunk','available_commands_update'}
-        assert [u for _,u in s.ed.updates[len(us):] if u['sessionUpdate']!='available_commands_update']==[]
+        assert {u['sessionUpdate'] for _,u in s.ed.updates[len(us):]}=={'available_commands_update'}
 
 def test_C044_the_prompt_is_replayed_once_and_was_not_echoed(bare):
     s = bare.session([OK])
@@ -172,31 +171,28 @@ def test_two_prompts_in_a_row_are_two_messages(bare):
     us = [u for u in Again(bare, s.sid, s.root).told if u['sessionUpdate']=='user_message_chunk']
     assert len({u.get('messageId') for u in us})==2 and None not in {u.get('messageId') for u in us}
 
-def test_a_cancelled_turn_is_replayed_as_far_as_it_came(models, home):
-    with first(models, home) as a:
-        s = a.session([[dict(text='half an '), dict(sleep=30), dict(text='answer')]])
-        id = s.start('go'); s.until(lambda: 'half' in s.said()); s.cancel()
-        assert s.wait(id, 3)['stopReason']=='cancelled'
-    with second(models, home) as a:
-        assert chat(Again(a, s.sid, s.root).told)==[('user','go'), ('agent','half an ')]
+def test_a_cancelled_turn_is_replayed_as_far_as_it_came(two):
+    a,b = two
+    s = a.session([[dict(text='half an '), dict(sleep=30), dict(text='answer')]])
+    id = s.start('go'); s.until(lambda: 'half' in s.said()); s.cancel()
+    assert s.wait(id, 3)['stopReason']=='cancelled'
+    s.close()
+    assert chat(Again(b, s.sid, s.root).told)==[('user','go'), ('agent','half an ')]
 
-def test_a_resume_replays_nothing_and_goes_on(models, home):
-    with first(models, home) as a:
-        s = a.session([OK]); s.prompt('the word is xylophone')
-    with second(models, home) as a:
-        s = Again(a, s.sid, s.root, 'session/resume')
-        assert not {u['sessionUpdate'] for u in s.told} & (TURN|{'user_message_chunk'})
-        models.add(s.root, [OK])
-        assert s.stop('and?')=='end_turn' and 'xylophone' in s.heard()
-        assert not s.said('user_message_chunk')
+def test_a_resume_replays_nothing_and_goes_on(two):
+    a,b = two
+    s = a.session([OK, OK]); s.prompt('the word is xylophone'); s.close()
+    t = Again(b, s.sid, s.root, 'session/resume')
+    assert not {u['sessionUpdate'] for u in t.told} & TURN
+    assert t.stop('and?')=='end_turn' and 'xylophone' in t.heard() and not t.said('user_message_chunk')
 
-def test_the_commands_are_told_after_a_load_and_a_resume(models, home):
-    with first(models, home) as a: s = a.session([OK]); s.prompt()
-    with second(models, home) as a:
-        for m in ('session/load','session/resume'):
-            t = Again(a, s.sid, s.root, m)
-            t.until(lambda: t.ed.of('available_commands_update'))
-            assert isinstance(t.result, dict)
+def test_the_commands_are_told_after_a_load_and_a_resume(two):
+    a,b = two
+    s = a.session([OK]); s.prompt(); s.close()
+    for m in ('session/load','session/resume'):
+        t = Again(b, s.sid, s.root, m)
+        t.until(lambda: t.ed.of('available_commands_update'), 5)
+        assert isinstance(t.result, dict)
 
 # ---- the model sees what it would have seen
 
@@ -278,14 +274,13 @@ def test_a_reopened_session_may_overwrite_what_it_has_read(bare):
     t.prompt()
     assert t.read('a.txt')=='2\n', t.results()
 
-def test_the_plan_goes_on(models, home):
-    with first(models, home) as a:
-        s = a.session([[tool('set_plan', 'p', items=['look','change'])], OK]); s.prompt()
-    with second(models, home) as a:
-        s = Again(a, s.sid, s.root)
-        models.add(s.root, [[tool('update_todo', 'q', id='1', status='done')], OK])
-        s.prompt()
-        assert [(e['content'], e['status']) for e in s.ed.of('plan')[-1]['entries']]==[('look','completed'), ('change','pending')]
+def test_the_plan_goes_on(two):
+    a,b = two
+    s = a.session([[tool('set_plan', 'p', items=['look','change'])], OK, [tool('update_todo', 'q', id='1', status='done')], OK])
+    s.prompt(); s.close()
+    t = Again(b, s.sid, s.root)
+    t.prompt()
+    assert [(e['content'], e['status']) for e in t.ed.of('plan')[-1]['entries']]==[('look','completed'), ('change','pending')]
 
 # ---- unknown, wrong, held
 
@@ -311,26 +306,18 @@ def test_C149_a_cwd_that_is_no_folder_is_named(bare, cwd):
     assert listed(bare)==was
     Again(bare, s.sid, s.root) # and nobody holds it
 
-def test_a_session_that_another_process_has_open_is_an_error_that_names_it(models, home):
-    with first(models, home) as a:
-        s = a.session([OK]); s.prompt()
-        with second(models, home) as b:
-            for m in ('session/load','session/resume','session/delete'):
-                e = error(b, m, sessionId=s.sid, cwd=s.root, mcpServers=[])
-                assert str(a.proc.pid) in str(e) and 'unknown' not in str(e).lower() and e.code!=-32002, m
-            assert listed(b, cwd=s.root)==[s.sid], 'it can be seen all the same'
-            models.add(s.root, [OK])
-            assert s.stop()=='end_turn'
-            s.close()
-            t = Again(b, s.sid, s.root)
-            models.add(s.root, [OK])
-            assert t.stop()=='end_turn', 'closed there, it can be opened here'
-
-def test_a_process_that_was_killed_holds_nothing(models, home):
-    with first(models, home, rc=None) as a:
-        s = a.session([OK]); s.prompt()
-        a.kill(); a.proc.wait(5)
-        with second(models, home) as b: assert texts(Again(b, s.sid, s.root).told, 'user_message_chunk')==['go']
+def test_a_session_that_another_process_has_open_is_an_error_that_names_it(two):
+    a,b = two
+    s = a.session([OK]*3); s.prompt()
+    for m in ('session/load','session/resume','session/delete'):
+        e = error(b, m, sessionId=s.sid, cwd=s.root, mcpServers=[])
+        assert str(a.proc.pid) in str(e) and 'unknown' not in str(e).lower() and e.code!=-32002, m
+    assert listed(b, cwd=s.root)==[s.sid], 'it can be seen all the same'
+    assert s.stop()=='end_turn'
+    s.close()
+    t = Again(b, s.sid, s.root)
+    assert t.stop()=='end_turn', 'closed there, it can be opened here'
+    assert str(b.proc.pid) in str(error(a, 'session/load', sessionId=s.sid, cwd=s.root, mcpServers=[]))
 
 def test_a_session_belongs_to_its_folder(bare):
     s = bare.session([OK]); s.prompt(); s.close()
@@ -342,63 +329,55 @@ def test_a_session_belongs_to_its_folder(bare):
 
 # ---- a file that is not as it was left
 
-def torn(models, home, spoil, n=3):
-    "A conversation of `n` turns whose file `spoil(bytes)` gets between two processes; the session in the second one"
-    with first(models, home) as a:
-        s = a.session([[dict(text=f'answer {i}')] for i in range(n)])
-        for i in range(n): s.prompt(f'prompt {i}')
-        p = where(a, s.sid)/'transcript.jsonl'
+def goes_on(two, spoil):
+    "A conversation of three turns whose file `spoil(bytes)` gets: it is loaded, goes on, and is loaded again"
+    a,b = two
+    s = a.session([*[[dict(text=f'answer {i}')] for i in range(3)], OK])
+    for i in range(3): s.prompt(f'prompt {i}')
+    s.close()
+    p = where(a, s.sid)/'transcript.jsonl'
     p.write_bytes(spoil(p.read_bytes()))
-    return s,p
+    for k,x in enumerate((b, a)):
+        t = Again(x, s.sid, s.root)
+        want = [w for i in range(3) for w in (('user',f'prompt {i}'), ('agent',f'answer {i}'))]+[('user','one more'), ('agent','ok')]*k
+        assert chat(t.told)==want
+        row, = x.request('session/list', dict(cwd=str(s.root)))['sessions']
+        assert row['title']=='prompt 0'
+        if k: return
+        assert t.stop('one more')=='end_turn'
+        t.close()
+        for l in p.read_bytes().splitlines(): assert json.loads(l)
 
-def goes_on(models, home, s, want):
-    "Load, one more turn, another process, load; the file is good afterwards"
-    for k in range(2):
-        with second(models, home) as a:
-            t = Again(a, s.sid, s.root)
-            assert [x for x in texts(t.told, 'user_message_chunk')]==want+['one more']*k
-            row, = a.request('session/list', dict(cwd=str(s.root)))['sessions']
-            assert row['title']=='prompt 0'
-            if k: return a.problems()
-            models.add(s.root, [OK])
-            assert t.stop('one more')=='end_turn'
-            for l in (where(a, s.sid)/'transcript.jsonl').read_bytes().splitlines(): assert json.loads(l)
-
-def test_C151_nul_bytes_of_a_power_cut_cost_nothing_else(models, home):
+def test_C151_nul_bytes_of_a_power_cut_cost_nothing_else(two):
     def nul(b):
         ls = b.splitlines(True)
         return b''.join([*ls[:4], b'\0'*500+b'\n', *ls[4:]])
-    s,_ = torn(models, home, nul)
-    goes_on(models, home, s, [f'prompt {i}' for i in range(3)])
+    goes_on(two, nul)
 
-def test_C151_nul_bytes_at_the_end(models, home):
-    s,_ = torn(models, home, lambda b: b[:-300]+b'\0'*300)
-    goes_on(models, home, s, [f'prompt {i}' for i in range(3)])
+def test_C151_nul_bytes_at_the_end(two): goes_on(two, lambda b: b[:-60]+b'\0'*60)
 
-def test_C152_a_torn_last_line_is_not_glued_to_the_next(models, home):
-    s,p = torn(models, home, lambda b: b[:-10])
-    goes_on(models, home, s, [f'prompt {i}' for i in range(3)])
+def test_C152_a_torn_last_line_is_not_glued_to_the_next(two): goes_on(two, lambda b: b[:-10])
 
-def test_C158_a_full_disk_is_told_and_the_turn_ends_with_its_answer(models, home):
+def test_C158_a_full_disk_is_told_and_the_turn_ends_with_its_answer(home):
     import resource
     cmd = ['/bin/sh', '-c', 'ulimit -S -f 8; exec "$0" "$@"', *PYTHON]
     big = 'x'*3000
-    with first(models, home, cmd=cmd) as a:
-        s = a.session([[dict(text=big)]]*3+[[dict(text='last')]])
+    with agent(cmd=cmd, script=[[dict(text=big)]]*3+[[dict(text='last')]], home=home, **BARE) as a:
+        s = a.session()
         for _ in range(3): assert s.stop(big)=='end_turn'
         assert re.search('not being saved', s.said()) and s.said().count(big)==3
         if not hasattr(resource, 'prlimit'): return
         resource.prlimit(a.proc.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,)*2)
         n = s.said().count('not being saved')
         assert s.stop('now there is room')=='end_turn' and s.said().count('not being saved')==n
-    with second(models, home) as a:
+    with agent('--model', 'demo', home=home, **BARE) as a:
         t = Again(a, s.sid, s.root)
         assert texts(t.told, 'user_message_chunk')==[big]*3+['now there is room'] and t.said().count(big)==3 and t.said().endswith('last')
 
 # ---- the list
 
 @pytest.fixture(scope='module')
-def many(tmp_path_factory, models):
+def many(tmp_path_factory):
     "A home with 121 stored sessions: 120 of one time about one folder, one older about another"
     home = tmp_path_factory.mktemp('many').resolve()
     for d in ('a','b'): (home/d).mkdir()
@@ -415,7 +394,7 @@ def many(tmp_path_factory, models):
         h.meta(); h.close()
     put('old', home/'b', 1_700_000_000)
     for i in range(120): put(f's{i:03}', home/'a', 1_750_000_000)
-    with agent(models=models, home=home, **BARE) as a: yield a,home
+    with agent('--model', 'demo', home=home, **BARE) as a: yield a,home
 
 def walk(a, **kw):
     pages,cur = [],None
@@ -437,7 +416,7 @@ def test_C154_a_session_that_begins_during_the_walk_does_not_break_it(many):
     a,home = many
     r = a.request('session/list', {})
     (home/'c').mkdir()
-    s = a.session([OK], root=home/'c'); s.prompt('in between')
+    s = a.session(root=home/'c'); s.prompt('/help')
     rest = []
     while 'nextCursor' in r: was,r = r,a.request('session/list', dict(cursor=r['nextCursor'])); rest += r['sessions']
     assert s.sid not in {x['sessionId'] for x in rest} and a.request('session/list', {})['sessions'][0]['sessionId']==s.sid
@@ -483,29 +462,27 @@ def test_C160_a_title_is_one_clean_line(bare):
 
 # ---- titles and usage
 
-def test_the_title_is_told_with_the_first_prompt_and_can_be_set(models, home):
-    with first(models, home) as a:
-        s = a.session([OK, OK])
-        s.prompt('Mend the\nparser')
-        i, = s.ed.of('session_info_update')
-        assert i['title']=='Mend the parser'
-        s.prompt('and the lexer')
-        assert len(s.ed.of('session_info_update'))==1, 'the second prompt gives no other'
-        s.prompt('/title  The \x1b[1mgreat\x1b[0m parser')
-        assert s.ed.of('session_info_update')[-1]['title']=='The great parser'
-        assert len(s.requests)==2, 'a command asks no model'
-        assert a.request('session/list', dict(cwd=str(s.root)))['sessions'][0]['title']=='The great parser'
-    with second(models, home) as a:
-        t = Again(a, s.sid, s.root)
-        assert t.ed.of('session_info_update')[-1]['title']=='The great parser'
-        models.add(s.root, [OK]); t.prompt('more')
-        assert a.request('session/list', dict(cwd=str(s.root)))['sessions'][0]['title']=='The great parser'
+def test_the_title_is_told_with_the_first_prompt_and_can_be_set(two):
+    a,b = two
+    s = a.session([OK]*3)
+    s.prompt('Mend the\nparser')
+    assert [i['title'] for i in s.ed.of('session_info_update')]==['Mend the parser']
+    s.prompt('and the lexer')
+    assert len(s.ed.of('session_info_update'))==1, 'the second prompt gives no other'
+    s.prompt('/title  The \x1b[1mgreat\x1b[0m parser')
+    assert s.ed.of('session_info_update')[-1]['title']=='The great parser' and len(s.requests)==2, 'a command asks no model'
+    assert a.request('session/list', dict(cwd=str(s.root)))['sessions'][0]['title']=='The great parser'
+    s.close()
+    t = Again(b, s.sid, s.root)
+    assert t.ed.of('session_info_update')[-1]['title']=='The great parser'
+    t.prompt('more')
+    assert b.request('session/list', dict(cwd=str(s.root)))['sessions'][0]['title']=='The great parser'
 
-def test_titles_can_be_switched_off(models, home):
+def test_titles_can_be_switched_off(home):
     (cfg := home/'.config/ramabana-acp').mkdir(parents=True)
     (cfg/'config.toml').write_text('titles = "off"\n')
-    with first(models, home) as a:
-        s = a.session([OK]); s.prompt('a secret plan')
+    with agent(script=[OK], home=home, **BARE) as a:
+        s = a.session(); s.prompt('a secret plan')
         assert not s.ed.of('session_info_update') and 'title' not in a.request('session/list', {})['sessions'][0]
 
 def test_usage_is_told_after_each_answer_of_the_model(bare):
@@ -517,14 +494,12 @@ def test_usage_is_told_after_each_answer_of_the_model(bare):
     assert t.ed.of('usage_update')[-1]==us[-1]
 
 def test_cost_is_told_where_the_price_is_known(home):
-    with FakeModel([[dict(usage=dict(input=1_000_000, output=10)), dict(text='a')], [dict(usage=dict(input=1_000_000, output=10)), dict(text='b')]]) as m:
-        env = dict(ANTHROPIC_BASE_URL=m.base, ANTHROPIC_API_KEY=KEY)
-        with agent('--model', 'anthropic/claude-sonnet-5-5', env=env, home=home, **BARE) as a:
+    with FakeModel([[dict(usage=dict(input=1_000_000, output=10)), dict(text='a')]]*2) as m:
+        with agent('--model', 'openai/gpt-5.4', env=dict(OPENAI_BASE_URL=f'{m.base}/v1', OPENAI_API_KEY=KEY), home=home, **BARE) as a:
             s = a.session(); s.prompt()
             c = s.ed.of('usage_update')[-1]['cost']
             assert c['currency']=='USD' and c['amount']>0
             s.close()
-        with agent('--model', 'anthropic/claude-sonnet-5-5', env=env, home=home, **BARE) as a:
             t = Again(a, s.sid, s.root); t.prompt()
             assert t.ed.of('usage_update')[-1]['cost']['amount']>c['amount']*1.9, 'the money of the whole conversation'
 
@@ -544,23 +519,20 @@ def big_output(s):
     "The file that holds the whole output of a command"
     return [p for r in s.results() for p in re.findall(r'(/[^\s\]]*)', r) if os.path.isfile(p)]
 
-def test_delete_leaves_no_byte(models, home):
-    with first(models, home) as a:
-        mark = 'quetzalcoatl'
-        s = a.session([[tool('run_shell', 'a', command=f'for i in $(seq 9000); do echo {mark} $i; done')], [dict(text=mark)]], {'keep.txt':'mine\n'})
-        s.prompt([text(f'{mark} look'), image(), dict(type='resource', resource=dict(uri='file:///x.bin', blob=base64.b64encode(mark.encode()).decode()))])
-        spilled = big_output(s)
-        assert spilled, s.results()[0][-300:]
-        kept = [p for p in (s.root/'.ramabana/attachments').iterdir() if p.name!='.gitignore']
-        assert len(kept)==2
-        assert a.request('session/delete', dict(sessionId=s.sid))=={}
-        assert listed(a, cwd=s.root)==[] and error(a, 'session/load', sessionId=s.sid, cwd=s.root, mcpServers=[]).code==-32002
-        assert error(a, 'session/prompt', sessionId=s.sid, prompt=[text('x')]).code==-32002
-        assert not [p for p in kept+spilled if os.path.exists(p)] and s.read('keep.txt')=='mine\n'
-    for d in (home/'.state', home/'.config', home/'.cache', home/'.data', s.root):
-        for p in d.rglob('*'):
-            assert s.sid not in str(p) and not (p.is_file() and p.name!='script.json' and mark.encode() in p.read_bytes()), p
-    with second(models, home) as a: assert listed(a)==[] and error(a, 'session/load', sessionId=s.sid, cwd=s.root, mcpServers=[]).code==-32002
+def test_delete_leaves_no_byte(two):
+    (a,b),mark = two,'quetzalcoatl'
+    s = a.session([[tool('run_shell', 'a', command=f'for i in $(seq 9000); do echo {mark} $i; done')], [dict(text=mark)]], {'keep.txt':'mine\n'})
+    s.prompt([text(f'{mark} look'), image(), dict(type='resource', resource=dict(uri='file:///x.bin', blob=base64.b64encode(mark.encode()).decode()))])
+    spilled = big_output(s)
+    assert spilled, s.results()[0][-300:]
+    kept = [p for p in (s.root/'.ramabana/attachments').iterdir() if p.name!='.gitignore']
+    assert len(kept)==2
+    assert a.request('session/delete', dict(sessionId=s.sid))=={}
+    for x in (a, b): assert listed(x, cwd=s.root)==[] and error(x, 'session/load', sessionId=s.sid, cwd=s.root, mcpServers=[]).code==-32002
+    assert error(a, 'session/prompt', sessionId=s.sid, prompt=[text('x')]).code==-32002
+    assert not [p for p in kept if p.exists()] and s.read('keep.txt')=='mine\n'
+    for p in a.home.rglob('*'): assert p.name!=s.sid and not (p.is_file() and mark.encode() in p.read_bytes()), p
+    assert not [p for p in spilled if os.path.exists(p)]
 
 def test_delete_ends_a_turn_that_runs(bare):
     s = bare.session(one('run_shell', command='sleep 30'))
@@ -569,36 +541,32 @@ def test_delete_ends_a_turn_that_runs(bare):
     assert s.wait(id, 3)['stopReason']=='cancelled' and not bare.offspring() and listed(bare, cwd=s.root)==[]
     assert bare.request('session/delete', dict(sessionId=s.sid))=={}, 'twice is no error'
 
-def test_a_deletion_that_could_not_finish_is_finished_by_the_next_process(models, home):
-    with first(models, home) as a:
-        s = a.session([OK]); s.prompt('quetzalcoatl')
+def test_a_deletion_that_could_not_finish_is_finished_by_the_next_process(home):
+    with agent('--model', 'demo', home=home, **BARE) as a:
+        s = a.session(); s.prompt('/help')
         d = where(a, s.sid)
     (trash := d.parent.parent/'.trash').mkdir(exist_ok=True)
     d.rename(trash/f'{s.sid}.x')
-    with second(models, home) as a:
+    with agent('--model', 'demo', home=home, **BARE) as a:
         assert listed(a)==[]
         poll(lambda: not list(trash.iterdir()), 5)
 
 # ---- fork
 
-def test_a_fork_has_the_same_past_and_a_future_of_its_own(models, home):
-    with first(models, home) as a:
-        s = a.session([[dict(text='one')], [dict(text='two')], [dict(text='three')]])
-        s.prompt('first'); s.prompt('second')
-        f = a.request('session/fork', dict(sessionId=s.sid, cwd=str(s.root), mcpServers=[]))['sessionId']
-        assert f!=s.sid
-        a.part(f).root = s.root
-        models.add(s.root, [[dict(text='fork')]])
-        a.prompt(f, 'in the fork', 20)
-        assert 'first' in s.heard() and 'second' in s.heard()
-        models.add(s.root, [[dict(text='three')]])
-        s.prompt('third')
-        assert 'in the fork' not in s.heard()
-        assert set(listed(a, cwd=s.root))=={s.sid, f}
-        a.request('session/delete', dict(sessionId=s.sid))
-    with second(models, home) as a:
-        t = Again(a, f, s.root)
-        assert chat(t.told)==[('user','first'), ('agent','one'), ('user','second'), ('agent','two'), ('user','in the fork'), ('agent','fork')]
+def test_a_fork_has_the_same_past_and_a_future_of_its_own(two):
+    a,b = two
+    s = a.session([[dict(text='one')], [dict(text='two')], [dict(text='fork')], [dict(text='three')]])
+    s.prompt('first'); s.prompt('second')
+    f = a.request('session/fork', dict(sessionId=s.sid, cwd=str(s.root), mcpServers=[]))['sessionId']
+    assert f!=s.sid
+    a.prompt(f, 'in the fork', 20)
+    assert all(w in s.heard() for w in ('first','one','second','two','in the fork'))
+    s.prompt('third')
+    assert 'in the fork' not in s.heard() and 'third' in s.heard()
+    assert set(listed(a, cwd=s.root))=={s.sid, f}
+    a.request('session/delete', dict(sessionId=s.sid)); a.request('session/close', dict(sessionId=f))
+    t = Again(b, f, s.root)
+    assert chat(t.told)==[('user','first'), ('agent','one'), ('user','second'), ('agent','two'), ('user','in the fork'), ('agent','fork')]
 
 def test_a_fork_at_a_message_ends_with_that_message(bare):
     s = bare.session([[dict(text='one')], [dict(text='two')]])
@@ -624,47 +592,47 @@ def test_a_fork_shares_pictures_that_each_can_lose(bare):
 
 # ---- the halves of other cases that wait for a conversation that is kept
 
-def test_C011_an_editor_that_leaves_in_the_middle_of_a_command(models, home):
-    with first(models, home) as a:
-        s = a.session([[tool('run_shell', 't1', command=f"sh -c 'sleep 3; echo late > late.txt' & sleep 60")], OK])
+def test_C011_an_editor_that_leaves_in_the_middle_of_a_command(two):
+    _,b = two
+    with agent(script=[[tool('run_shell', 't1', command="sh -c 'sleep 3; echo late > late.txt' & sleep 60")], OK], home=b.home, **BARE) as a:
+        s = a.session(root=a.home/'ws/c011')
         s.start(); s.until(lambda: s.cards and s.card().get('status')=='in_progress'); time.sleep(.3)
         t = time.monotonic()
         assert a.close(5)==0 and time.monotonic()-t<5
-        recs = records(a, s.sid)
-        r = [r['r'] for r in recs if r['k']=='result'][-1]
-        assert r['id']=='t1' and re.search('cancelled|interrupted', r['text']) and recs[-1]['k']=='end'
-        assert [r['state'] for r in recs if r['k']=='card'][-1]=='failed'
-    with second(models, home) as a:
-        t = Again(a, s.sid, s.root)
-        assert t.card()['status']=='failed'
-        models.add(s.root, [OK])
-        assert t.stop('on')=='end_turn' and re.search('cancelled|interrupted', t.results()[0])
-        assert t.read('late.txt') is None
+    recs = records(b, s.sid)
+    r = [r['r'] for r in recs if r['k']=='result'][-1]
+    assert r['id']=='t1' and re.search('cancelled|interrupted', r['text']) and recs[-1]['k']=='end'
+    assert [r['state'] for r in recs if r['k']=='card'][-1]=='failed'
+    b.models.add(s.root, [OK])
+    t = Again(b, s.sid, s.root)
+    assert t.card()['status']=='failed'
+    assert t.stop('on')=='end_turn' and re.search('cancelled|interrupted', t.results()[0]) and t.read('late.txt') is None
 
-def test_C013_a_reader_that_goes_away_leaves_a_conversation_that_is_saved(models, home):
-    with first(models, home, rc=None, strict=False) as a:
-        s = a.session([[dict(text='a'), dict(text='b'), *[e for i in range(20) for e in (dict(sleep=.1), dict(text=f'c{i}'))]]])
+def test_C013_a_reader_that_goes_away_leaves_a_conversation_that_is_saved(two):
+    _,b = two
+    slow = [e for i in range(20) for e in (dict(sleep=.1), dict(text=f'c{i}'))]
+    with agent(script=[[dict(text='a'), dict(text='b'), *slow]], home=b.home, rc=None, strict=False, **BARE) as a:
+        s = a.session(root=a.home/'ws/c013')
         s.start('hello'); s.until(lambda: 'b' in s.said())
         a.hang_up(stdin=False)
         a.put(id='last', method='_last')
         assert a.proc.wait(8)==0 and 'Traceback' not in a.stderr
-    with second(models, home) as a:
-        got = chat(Again(a, s.sid, s.root).told)
-        assert got[0]==('user','hello') and got[1][1].startswith('ab')
-        models.add(s.root, [OK])
-        assert a.prompt(s.sid, 'on', 20)['stopReason']=='end_turn'
+    b.models.add(s.root, [OK])
+    t = Again(b, s.sid, s.root)
+    got = chat(t.told)
+    assert got[0]==('user','hello') and got[1][1].startswith('ab')
+    assert t.stop('on')=='end_turn'
 
-def test_C071_always_ends_with_the_process(models, home):
+def test_C071_always_ends_with_the_process(two):
+    a,b = two
     edit = [[tool('create_file', 'a', path='x.txt', text='1')], OK]
-    with first(models, home) as a:
-        s = a.session(edit, permit='allow_always'); s.prompt()
-        b = a.session(edit, permit='reject_once'); b.prompt()
-        assert len(b.asks)==1 and b.read('x.txt') is None
-    with second(models, home) as a:
-        t = Again(a, s.sid, s.root, permit='reject_once')
-        models.add(s.root, [[tool('edit_file', 'b', path='x.txt', old='1', new='2')], OK])
-        t.prompt()
-        assert len(t.asks)==1 and t.read('x.txt')=='1'
+    s = a.session([*edit, [tool('edit_file', 'b', path='x.txt', old='1', new='2')], OK], permit='allow_always'); s.prompt()
+    o = a.session(edit, permit='reject_once'); o.prompt()
+    assert len(o.asks)==1 and o.read('x.txt') is None
+    s.close()
+    t = Again(b, s.sid, s.root, permit='reject_once')
+    t.prompt()
+    assert len(t.asks)==1 and t.read('x.txt')=='1'
 
 # ---- where it is kept
 
@@ -678,15 +646,15 @@ def test_the_answer_says_where_the_conversation_is_kept(bare):
     assert s.wait(id, 3)['_meta']['ramabana']['transcriptPath']==str(p)
     assert stat.S_IMODE(p.stat().st_mode)==0o600 and stat.S_IMODE(p.parent.stat().st_mode)==0o700
 
-def test_a_session_in_which_nothing_was_said_leaves_nothing(models, home):
-    with first(models, home) as a:
-        s = a.session([OK])
+def test_a_session_in_which_nothing_was_said_leaves_nothing(home):
+    with agent('--model', 'demo', home=home, **BARE) as a:
+        s = a.session()
         with pytest.raises(Remote): s.prompt([image('@@')])
         s.close()
     assert not [p for p in (home/'.state').rglob('*') if p.is_file() and s.sid in str(p)]
 
 def test_a_key_is_in_no_file(models, home):
-    with first(models, home) as a:
+    with agent(models=models, home=home, **BARE) as a:
         s = a.session([[tool('run_shell', 'a', command=f'echo {KEY}')], [dict(text=f'It is {KEY}.')]])
         s.prompt(f'remember {KEY}')
     for p in (home/'.state').rglob('*'): assert not (p.is_file() and KEY.encode() in p.read_bytes()), p
@@ -736,23 +704,25 @@ def test_no_key_is_the_error_that_asks_to_sign_in_and_says_how():
         e = error(a, 'session/new', cwd=a.home, mcpServers=[])
         assert e.code==-32000 and e.data['code']=='auth.missing_key' and 'ramabana-setup' in e.data['methods'] and 'ANTHROPIC_API_KEY' in e.data['env']
 
-@pytest.mark.parametrize('caps,there', [(dict(auth=dict(terminal=True)),True), (dict(auth=dict(terminal=False)),False), (dict(auth={}),False), (dict(auth=None),False), (dict(terminal=True),False), ({},False)])
-def test_the_terminal_method_is_for_clients_that_have_a_terminal_for_it(caps, there):
+def test_the_terminal_method_is_for_clients_that_have_a_terminal_for_it():
     with unsigned() as a:
-        ms = {m['id']:m for m in a.initialize(caps)['authMethods']}
-        assert 'demo' in ms and ('ramabana-setup' in ms)==there
-        if there: assert ms['ramabana-setup']['type']=='terminal' and ms['ramabana-setup']['args']==['setup']
-        assert error(a, 'authenticate', methodId='ramabana-setup').code==-32602
+        for caps,there in ((dict(auth=dict(terminal=True)),True), (dict(auth=dict(terminal=False)),False), (dict(auth={}),False), (dict(auth=None),False), (dict(terminal=True),False), ({},False)):
+            ms = {m['id']:m for m in a.initialize(caps)['authMethods']}
+            assert 'demo' in ms and ('ramabana-setup' in ms)==there, caps
+            if there: assert ms['ramabana-setup']['type']=='terminal' and ms['ramabana-setup']['args']==['setup']
+            assert error(a, 'authenticate', methodId='ramabana-setup').code==-32602
+            assert error(a, 'session/new', cwd=a.home, mcpServers=[]).data['methods']==list(ms)
         assert a.request('authenticate', dict(methodId='demo'))=={} and a.new(a.home)
 
-def test_a_missing_key_keeps_no_conversation_shut(models, home):
-    with first(models, home) as a: s = a.session([OK]); s.prompt('hello')
-    with unsigned(home=home) as a:
-        a.initialize({})
-        assert listed(a)==[s.sid]
-        assert error(a, 'session/load', sessionId=s.sid, cwd=s.root, mcpServers=[]).code==-32000
-        a.request('authenticate', dict(methodId='demo'))
-        assert texts(Again(a, s.sid, s.root).told, 'user_message_chunk')==['hello'], 'and the first try holds nothing'
+def test_a_missing_key_keeps_no_conversation_shut(two):
+    a,_ = two
+    s = a.session([OK]); s.prompt('hello'); s.close()
+    with unsigned(home=a.home) as c:
+        c.initialize({})
+        assert listed(c, cwd=s.root)==[s.sid]
+        assert error(c, 'session/load', sessionId=s.sid, cwd=s.root, mcpServers=[]).code==-32000
+        c.request('authenticate', dict(methodId='demo'))
+        assert texts(Again(c, s.sid, s.root).told, 'user_message_chunk')==['hello'], 'and the first try holds nothing'
 
 def test_logout_removes_what_setup_wrote_and_nothing_else(models, home):
     (cfg := home/'.config/ramabana-acp').mkdir(parents=True)

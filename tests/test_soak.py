@@ -152,6 +152,33 @@ def test_the_scripted_model_and_sessions_that_are_closed_in_the_middle_leave_not
         assert not more(a1, a2, 20)
         for k in ('threads','fds','children','tasks','open','pending','sessions'): assert a2.get(k, 0)<=a0.get(k, 0), k
 
+@pytest.mark.slow
+def test_conversations_that_are_stored_loaded_forked_and_deleted_leave_nothing_in_memory(record_property):
+    with agent(cmd=[sys.executable,'-c',SPY], script=[TOOLS,OK,*[[dict(text='x'*2000)]]*9], **BARE) as a:
+        def one():
+            s = a.session(files={'a.txt':'n = 0\n'}, permit=permit)
+            for _ in range(2): assert s.stop()=='end_turn'
+            s.close()
+            a.request('session/load', dict(sessionId=s.sid, cwd=str(s.root), mcpServers=[]))
+            assert s.stop()=='end_turn'
+            f = a.request('session/fork', dict(sessionId=s.sid, cwd=str(s.root), mcpServers=[]))['sessionId']
+            a.request('session/list', {})
+            a.request('session/close', dict(sessionId=f))
+            a.request('session/resume', dict(sessionId=f, cwd=str(s.root), mcpServers=[]))
+            for sid in (s.sid, f): a.request('session/delete', dict(sessionId=sid))
+            a.verify()
+            for sid in (s.sid, f): a.parts.pop(sid).close()
+            a.trace.clear(); a.lines.clear(); a.updates.clear(); a.replies.clear(); a.at = 0
+        for _ in range(5): one()
+        marks = [at_rest(a)]
+        for _ in range(2):
+            for _ in range(25): one()
+            marks.append(at_rest(a))
+        for k,o in zip(('before','after 25','after 50'), marks): print(k, figures(o)); record_property(k, figures(o))
+        a0,a1,a2 = marks
+        assert not more(a1, a2, 20)
+        for k in ('threads','fds','children','tasks','open','pending','sessions'): assert a2.get(k, 0)<=a0.get(k, 0), k
+
 BIG = 'a line of text\n'*100_000
 @pytest.mark.slow
 def test_eighty_edits_of_a_large_file_do_not_keep_eighty_copies(models, record_property):

@@ -160,7 +160,7 @@ def taken_up(self:AcpAgent, sid, cwd, more):
     "The stored conversation `sid` and its roots; raises `NotFound`, `InvalidParams`, or an error that names who has it"
     store = self.library.open(sid)
     try:
-        roots = self.folders(cwd or store.cwd, more)
+        roots = self.folders(store.cwd if cwd is None else cwd, more)
         if os.path.isdir(store.cwd) and os.path.realpath(roots[0])!=os.path.realpath(store.cwd):
             raise InvalidParams(f'Invalid params: this session belongs to {one_line(store.cwd)}', field='cwd')
     except BaseException: store.close(); raise
@@ -218,7 +218,7 @@ async def fork_session(self:AcpAgent, session_id, cwd=None, message_id=None, mcp
     "A new session that begins with the past of another one"
     if s := self.sessions.get(session_id): await off_loop(s.store.keep)
     store = await off_loop(self.library.fork, session_id, new_id('sess_'), message_id)
-    try: s = await self.begin(self.folders(cwd or store.cwd, additional_directories), mcp_servers, store)
+    try: s = await self.begin(self.folders(store.cwd if cwd is None else cwd, additional_directories), mcp_servers, store)
     except BaseException: await off_loop(store.close); await off_loop(self.library.delete, store.id); raise
     return Answer(sessionId=s.sid).then(self.loop, self.conn, lambda: self.opened(s))
 

@@ -8,6 +8,7 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/models/claude.html.md"""
 __all__ = ['to_messages', 'mark', 'claude_body', 'ClaudeReply', 'ClaudeProvider']
 
 # %% ../../nbs/models/03_claude.ipynb #claude-imports
+from threading import Lock
 from fastcore.basics import patch
 from ..core import new_id, one_line
 from .messages import Usage, assistant, call, text, thinking
@@ -168,7 +169,7 @@ def finish(self:ClaudeReply):
     return assistant(cut_last(content) if stop=='length' else content, stop, self.usage())
 
 # %% ../../nbs/models/03_claude.ipynb #claude-claudeprovider
-_clients = {}
+_clients,_making = {},Lock()
 
 class ClaudeProvider(Provider):
     "A model behind the Messages API"
@@ -179,10 +180,11 @@ class ClaudeProvider(Provider):
     def client(self):
         "The SDK's client for this server and key"
         k = (self.spec.base_url or 'https://api.anthropic.com').rstrip('/').removesuffix('/v1'),self.key or 'none'
-        if k not in _clients:
-            import anthropic, httpx2
-            _clients[k] = anthropic.AsyncAnthropic(base_url=k[0], api_key=k[1], max_retries=0, timeout=httpx2.Timeout(600, connect=10))
-        return _clients[k]
+        with _making: # a second client would close the connections of the first when that is collected
+            if k not in _clients:
+                import anthropic, httpx2
+                _clients[k] = anthropic.AsyncAnthropic(base_url=k[0], api_key=k[1], max_retries=0, timeout=httpx2.Timeout(600, connect=10))
+            return _clients[k]
     def warm(self):
         "Import the SDK now rather than with the first request"
         return self.client

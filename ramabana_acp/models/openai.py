@@ -8,6 +8,7 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/models/openai.html.md"""
 __all__ = ['reasoning_field', 'to_chat', 'chat_body', 'is_openai', 'Calls', 'ChatReply', 'chat_usage', 'OpenAIProvider']
 
 # %% ../../nbs/models/04_openai.ipynb #openai-imports
+from threading import Lock
 from urllib.parse import urlsplit
 from fastcore.basics import patch
 from ..core import jdumps, new_id, one_line
@@ -191,7 +192,7 @@ def _finished(kind, field, o):
     return call(o['id'], o['name'], args, bad or (None if o['name'] else 'the call names no tool'))
 
 # %% ../../nbs/models/04_openai.ipynb #openai-openaiprovider
-_clients = {}
+_clients,_making = {},Lock()
 
 class OpenAIProvider(Provider):
     "A model behind chat completions"
@@ -202,12 +203,13 @@ class OpenAIProvider(Provider):
     def client(self):
         "The SDK's client for this server and key"
         k = self.spec.base_url or 'https://api.openai.com/v1',self.key or 'none'
-        if k not in _clients:
-            import httpx2, openai
-            c = openai.AsyncOpenAI(base_url=k[0], api_key=k[1], max_retries=0, timeout=httpx2.Timeout(600, connect=10))
-            if not is_openai(self.spec): c.organization = c.project = None
-            _clients[k] = c
-        return _clients[k]
+        with _making: # a second client would close the connections of the first when that is collected
+            if k not in _clients:
+                import httpx2, openai
+                c = openai.AsyncOpenAI(base_url=k[0], api_key=k[1], max_retries=0, timeout=httpx2.Timeout(600, connect=10))
+                if not is_openai(self.spec): c.organization = c.project = None
+                _clients[k] = c
+            return _clients[k]
     def warm(self):
         "Import the SDK now rather than with the first request"
         return self.client

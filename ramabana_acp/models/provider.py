@@ -119,7 +119,7 @@ def model_error(e, who='the model server'):
 def _root(e):
     "The words of the deepest cause of `e`, which name the reason"
     seen = [e]
-    while (c := seen[-1].__cause__ or seen[-1].__context__) is not None and c not in seen: seen.append(c)
+    while (c := seen[-1].__cause__ or (None if seen[-1].__suppress_context__ else seen[-1].__context__)) is not None and c not in seen: seen.append(c)
     if any('Timeout' in type(o).__name__ for o in seen): return 'no answer in time'
     return next((s for o in reversed(seen) if (s := str(o).strip())), type(e).__name__)
 
