@@ -552,6 +552,62 @@ def _(a):
     a.need('sessionCapabilities','close'); sid = a.new(a.home); a.request('session/close', dict(sessionId=sid), a.patience)
     a.fails('session/prompt', dict(sessionId=sid, prompt=[dict(type='text', text='x')]))
 
+@row('SP-LOAD-01', 'SPEC-MUST')
+def _(a):
+    "A load shows the whole conversation, cards and all, and every card at its end"
+    a.need('loadSession'); sid = a.new(a.home)
+    (a.home/'kit.txt').write_text('kit')
+    a.turn(sid, 'The first word is kitchen.'); a.tools(sid, read='kit.txt'); a.quiet()
+    was = set(a.part(sid).cards())
+    n = len(a.updates)
+    a.request('session/load', dict(sessionId=sid, cwd=str(a.home), mcpServers=[]), a.patience)
+    us = [u for _,u in a.updates[n:]]
+    typed = [u['content'].get('text', '') for u in us if u['sessionUpdate']=='user_message_chunk']
+    cards = {u['toolCallId']:u.get('status') for u in us if u['sessionUpdate'].startswith('tool_call')}
+    assert 'kitchen' in typed[0] and wants(read='kit.txt') in typed[-1] and set(cards)==was and set(cards.values())<={'completed','failed'}, (typed, cards)
+    assert [u for u in us if u['sessionUpdate']=='agent_message_chunk']; clean(a.faults_of('order','card'))
+
+@row('SP-RESUME-01', 'SPEC-MUST')
+def _(a):
+    "A closed session that is resumed shows nothing of the past and takes a prompt"
+    a.need('sessionCapabilities','resume'); a.need('sessionCapabilities','close'); sid = a.new(a.home)
+    a.turn(sid); a.quiet(); a.request('session/close', dict(sessionId=sid), a.patience)
+    n = len(a.updates)
+    a.request('session/resume', dict(sessionId=sid, cwd=str(a.home), mcpServers=[]), a.patience)
+    assert not [u for _,u in a.updates[n:] if u['sessionUpdate'] in TURN]
+    assert a.turn(sid) in REASONS
+
+@row('SP-LIST-01', 'SPEC-SHOULD')
+def _(a):
+    "A cursor that was not given and a folder that is not absolute are refused; the pages end"
+    a.need('sessionCapabilities','list'); sid = a.new(a.home); a.turn(sid)
+    for p in (dict(cursor='kit no cursor'), dict(cwd='relative/folder')): assert a.fails('session/list', p).code==-32602, p
+    r,seen = a.request('session/list', {}, a.patience),[]
+    for _ in range(200):
+        seen += [s['sessionId'] for s in r['sessions']]
+        if r.get('nextCursor') is None: break
+        r = a.request('session/list', dict(cursor=r['nextCursor']), a.patience)
+    assert r.get('nextCursor') is None and sid in seen and len(set(seen))==len(seen)
+
+@row('SP-LIST-02', 'SPEC-MUST')
+def _(a):
+    "The list for a folder holds its sessions and no others"
+    a.need('sessionCapabilities','list')
+    (other := a.home/'other').mkdir()
+    sid,o = a.new(a.home),a.new(other)
+    for s in (sid, o): a.turn(s)
+    rows = a.request('session/list', dict(cwd=str(a.home)), a.patience)['sessions']
+    assert [r['sessionId'] for r in rows]==[sid] and all(os.path.isabs(r['cwd']) for r in rows), rows
+
+@row('SP-DELETE-01', 'SPEC-MUST')
+def _(a):
+    "A deleted session is in no list and cannot be loaded"
+    a.need('sessionCapabilities','delete'); sid = a.new(a.home); a.turn(sid)
+    a.request('session/delete', dict(sessionId=sid), a.patience)
+    caps = a.info['agentCapabilities']
+    if (caps.get('sessionCapabilities') or {}).get('list') is not None: assert sid not in [s['sessionId'] for s in a.request('session/list', {}, a.patience)['sessions']]
+    if caps.get('loadSession'): a.fails('session/load', dict(sessionId=sid, cwd=str(a.home), mcpServers=[]))
+
 @row('SP-CMD-01', 'SPEC-MAY')
 def _(a):
     "Nothing is sent about a session that the client has not been told of"
