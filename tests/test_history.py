@@ -712,12 +712,14 @@ def turns(h, n, size=400):
         h.save(mid=f'n{i}')
         h.end('end_turn', Usage(1, 1))
 
+@pytest.mark.slow
 def test_a_turn_costs_less_than_two_milliseconds_besides_its_syncs(tmp_path):
     h = History(tmp_path/'s', 's', '/w', disk=Quick())
     turns(h, 200)
     assert best(lambda: turns(h, 1), 9)<.002
     h.close()
 
+@pytest.mark.slow
 def test_reopening_costs_little_more_than_reading(tmp_path):
     h = History(tmp_path/'s', 's', '/w', disk=Quick())
     turns(h, 200)
@@ -729,6 +731,7 @@ def test_reopening_costs_little_more_than_reading(tmp_path):
     finally: gc.enable()
     assert b<1.5*a, f'{b*1e3:.1f} ms to reopen, {a*1e3:.1f} ms to read'
 
+@pytest.mark.slow
 def test_a_replay_gives_thousands_of_events_a_second(tmp_path):
     h = History(tmp_path/'s', 's', '/w', disk=Quick())
     turns(h, 200)
@@ -736,6 +739,7 @@ def test_a_replay_gives_thousands_of_events_a_second(tmp_path):
     assert n/best(lambda: list(h.replay()), 5)>10_000
     h.close()
 
+@pytest.mark.slow
 def test_a_page_of_thousands_of_sessions_is_quick(lib, tmp_path):
     for i in range(3): stored(lib, f'/w{i}', 300, start=i*300)
     say(h := lib.new('live', '/w1'), 'x')

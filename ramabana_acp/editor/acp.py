@@ -180,7 +180,8 @@ async def go_on(self:AcpAgent, sid, cwd, mcp_servers, more):
 async def load_session(self:AcpAgent, session_id, cwd=None, mcp_servers=None, additional_directories=None, **kw):
     "Go on with a conversation, and show it before the answer"
     s = await self.go_on(session_id, cwd, mcp_servers, additional_directories)
-    for u in await off_loop(lambda: [u for ev in s.store.replay() for u in up.replayed(ev)]): await self.conn.session_update(session_id=s.sid, update=u)
+    shown = await off_loop(lambda: [u for ev in s.store.replay() for u in up.replayed(ev)])
+    for o in shown: await self.conn.session_update(session_id=s.sid, update=o)
     return Answer().then(self.loop, self.conn, lambda: self.opened(s))
 
 @patch
