@@ -40,7 +40,6 @@ STEPS = dict(
     writing = Step(at=asked('fs/write_text_file', 'a.txt'), answers={'fs/write_text_file':NoAnswer}, **EDIT),
     command = Step([*one('run_shell', command=TREE), OK], lambda s: s.path('up').exists()),
     retry = Step([[dict(http=503, headers={'retry-after':'20'})], OK], lambda s: 'Asking again in 2' in s.said('agent_thought_chunk')))
-OPENING = Step([*one('run_shell', command='true'), OK], lambda s: s.ed.calls('terminal/create'), answers={'terminal/create':NoAnswer})
 
 LATE = ('late','late2','late3')
 def untouched(got):
@@ -136,6 +135,18 @@ def test_a_signal_in_the_middle_of_nine_turns_ends_them_all_and_each_is_answered
 @pytest.mark.parametrize('how', ['SIGTERM','SIGINT'])
 @pytest.mark.parametrize('step', STEPS)
 def test_a_signal_at_this_step_of_a_turn(step, how, caps, models, record_property): signalled(how, caps is LOCAL, [step], models, record_property, **caps)
+
+def test_a_terminal_that_opens_while_the_process_leaves_is_killed_and_released(models):
+    late = threading.Event()
+    with agent(models=models, **FULL) as a:
+        s = a.session([*one('run_shell', command='touch up; sleep 30')], answers={'terminal/create':lambda p: late.wait(20) and ...})
+        id = s.start()
+        s.until(lambda: s.ed.calls('terminal/create'))
+        a.proc.send_signal(signal.SIGTERM)
+        s.until(lambda: s.card()['status']=='failed')
+        late.set()
+        assert a.proc.wait(10)==0 and s.wait(id)['stopReason']=='cancelled'
+        poll(lambda: s.ed.terminals and not s.ed.unreleased and not any(t.running for t in s.ed.terminals.values()), 5)
 
 HELLO = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\n{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/tmp","mcpServers":[]}}\n'
 

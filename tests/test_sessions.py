@@ -193,6 +193,28 @@ def test_the_commands_are_told_after_a_load_and_a_resume(two):
         t.until(lambda: t.ed.of('available_commands_update'), 5)
         assert isinstance(t.result, dict)
 
+def test_what_the_agent_says_to_the_model_is_not_replayed(bare):
+    s = bare.session([[dict(usage=dict(input=5))], [dict(text='Here.')]])
+    s.prompt()
+    assert len(s.requests)==2, 'an empty answer is asked about once more'
+    assert chat(Again(bare, s.sid, s.root).told)==[('user','go'), ('agent','Here.')]
+
+@pytest.mark.parametrize('words', [[dict(text='Not that.')], []], ids=['with words','without'])
+def test_a_refusal_is_replayed_as_it_was_shown(bare, words):
+    s = bare.session([[*words, dict(stop='refusal')]])
+    assert s.stop('a bad thing')=='refusal'
+    assert s.said()
+    assert chat(Again(bare, s.sid, s.root).told)==[('user','a bad thing'), ('agent',s.said())]
+
+def test_a_picture_whose_file_is_gone_does_not_spoil_the_replay(two):
+    a,b = two
+    s = a.session([OK, OK]); s.prompt([text('look'), image()]); s.close()
+    shutil.rmtree(where(a, s.sid)/'media'); shutil.rmtree(s.root/'.ramabana')
+    t = Again(b, s.sid, s.root)
+    us = [u['content'] for u in t.told if u['sessionUpdate']=='user_message_chunk']
+    assert us[0]==text('look') and us[1]['type']=='text' and 'gone' in us[1]['text'], us
+    assert t.stop()=='end_turn' and 'gone' in t.heard()
+
 # ---- the model sees what it would have seen
 
 class Case:
@@ -260,7 +282,7 @@ def test_the_model_is_sent_byte_for_byte_what_it_would_have_been_sent(api, home)
         shutil.rmtree(home/'ws'); (home/'ws2').rename(home/'ws')
         with agent('--model', model, **{**kw, 'env':{**kw['env'], 'XDG_STATE_HOME':str(home/'.state2')}}) as a:
             for name,s in ss.items():
-                t = Again(a, s.sid, s.root, 'session/resume' if name in ('plain','media') else 'session/load')
+                Again(a, s.sid, s.root, 'session/resume' if name in ('plain','media') else 'session/load')
                 got = turn2(a, m, s.sid, s.root, CASES[name])
                 assert got==want[name], name
 
@@ -325,6 +347,63 @@ def test_a_session_belongs_to_its_folder(bare):
     assert e.code==-32602 and str(s.root) in str(e)
     (link := bare.home/'ws/link').unlink(missing_ok=True); link.symlink_to(s.root)
     bare.request('session/load', dict(sessionId=s.sid, cwd=str(link), mcpServers=[]))
+
+def test_a_session_whose_folder_is_gone_can_be_taken_elsewhere(two):
+    a,b = two
+    s = a.session([OK]); s.prompt(); s.close()
+    shutil.rmtree(s.root)
+    assert 'cwd' in str(error(b, 'session/load', sessionId=s.sid, cwd=s.root, mcpServers=[]))
+    (new := b.home/'ws/moved').mkdir()
+    assert texts(Again(b, s.sid, new).told, 'user_message_chunk')==['go']
+
+def test_a_load_changes_nothing_in_the_list(two):
+    a,b = two
+    ss = [a.session([OK]) for _ in range(2)]
+    for s in ss: s.prompt(); s.close()
+    was = [r for r in a.request('session/list', {})['sessions'] if r['sessionId'] in {s.sid for s in ss}]
+    Again(b, ss[0].sid, ss[0].root).close(); Again(b, ss[0].sid, ss[0].root, 'session/resume').close()
+    for x in two: assert [r for r in x.request('session/list', {})['sessions'] if r['sessionId'] in {s.sid for s in ss}]==was
+
+def breath(a, *asks):
+    "Send requests in one write; their answers"
+    ids = [f'b{time.monotonic_ns()}-{i}' for i in range(len(asks))]
+    a.raw(b''.join(json.dumps(dict(jsonrpc='2.0', id=i, method=m, params=p)).encode()+b'\n' for i,(m,p) in zip(ids, asks)))
+    return [a.reply(i, 20) for i in ids]
+
+def test_a_close_and_a_load_in_one_breath_while_a_turn_runs(bare):
+    s = bare.session([*one('run_shell', command='sleep 30'), OK])
+    id = s.start(); s.until(lambda: s.cards and s.card().get('status')=='in_progress'); time.sleep(.2)
+    load = dict(sessionId=s.sid, cwd=str(s.root), mcpServers=[])
+    rs = breath(bare, ('session/close', dict(sessionId=s.sid)), ('session/load', load))
+    assert s.wait(id, 3)['stopReason']=='cancelled' and all('result' in r for r in rs), rs
+    bare.models.add(s.root, [OK])
+    assert bare.prompt(s.sid, 'on', 20)['stopReason']=='end_turn'
+
+def test_a_load_and_a_delete_in_one_breath_leave_nothing(two):
+    a,b = two
+    s = a.session([OK]); s.prompt(); s.close()
+    breath(b, ('session/load', dict(sessionId=s.sid, cwd=str(s.root), mcpServers=[])), ('session/delete', dict(sessionId=s.sid)))
+    assert error(b, 'session/prompt', sessionId=s.sid, prompt=[text('x')]).code==-32002
+    assert listed(b, cwd=s.root)==listed(a, cwd=s.root)==[] and not list(state(a).rglob(f'{s.sid}*'))
+
+def test_a_wrong_cwd_is_refused_for_a_session_that_is_open_too(bare):
+    s = bare.session([OK]); s.prompt()
+    for cwd in ('relative', '/no/such/dir'):
+        for m in ('session/load','session/resume'): assert error(bare, m, sessionId=s.sid, cwd=cwd, mcpServers=[]).code==-32602
+
+PARAMS = [dict(), dict(cwd=None), dict(cwd=5), dict(cwd='$ROOT'), dict(cwd='$ROOT', mcpServers=None), dict(cwd='$ROOT', mcpServers=5), dict(cwd='$ROOT', mcpServers=[5]), dict(cwd='$ROOT', mcpServers=[dict(name='x')]),
+    dict(cwd='$ROOT', mcpServers=[], additionalDirectories=['/tmp']), dict(cwd='$ROOT', mcpServers=[], additionalDirectories='x'), dict(cwd='$ROOT', mcpServers=[], additionalDirectories=None),
+    dict(cwd='$ROOT', mcpServers=[], _meta=dict(sessionId='EVIL', cwd='/etc')), dict(cwd='$ROOT', mcpServers=[], messageId=5), dict(cwd='$ROOT', mcpServers=[], messageId='m_nobody')]
+
+def test_every_answer_is_the_same_before_and_after_the_library_has_loaded(home):
+    with agent('--model', 'demo', home=home, **BARE) as a: s = a.session(); s.prompt('/help')
+    asks = [ask for m in ('load','resume','fork') for p in PARAMS if m!='fork' or 'messageId' in p for ask in ((f'session/{m}', dict(sessionId=s.sid) | fill(p, s.root)), ('session/close', dict(sessionId=s.sid)))]
+    asks += [('session/list', p) for p in ({}, dict(cwd=None, cursor=None), dict(cwd=5), dict(cursor=5), dict(cursor='x'), dict(cwd=str(s.root), _meta=dict(cwd='/etc')))]
+    asks += [('session/load', dict(sessionId=5)), ('session/load', {}), ('session/delete', {}), ('session/delete', dict(sessionId=5)), ('session/delete', dict(sessionId='nobody')), ('logout', {}), ('logout', dict(x=1))]
+    def answers(a): return [{k:v for k,v in a.reply(a.send(m, p), 20).items() if k!='id'} for m,p in asks]
+    with agent('--model', 'demo', home=home, **BARE) as a: early = answers(a)
+    with agent(cmd=[sys.executable, '-c', 'import acp, sys; from ramabana_acp.entry import run; run(sys.argv[1:])', '--model', 'demo'], home=home, **BARE) as a: late = answers(a)
+    for ask,x,y in zip(asks, early, late): assert x==y, ask
 
 # ---- a file that is not as it was left
 
@@ -417,7 +496,7 @@ def test_C154_a_session_that_begins_during_the_walk_does_not_break_it(many):
     (home/'c').mkdir()
     s = a.session(root=home/'c'); s.prompt('/help')
     rest = []
-    while 'nextCursor' in r: was,r = r,a.request('session/list', dict(cursor=r['nextCursor'])); rest += r['sessions']
+    while 'nextCursor' in r: r = a.request('session/list', dict(cursor=r['nextCursor'])); rest += r['sessions']
     assert s.sid not in {x['sessionId'] for x in rest} and a.request('session/list', {})['sessions'][0]['sessionId']==s.sid
     a.request('session/delete', dict(sessionId=s.sid))
     assert len([r for p in walk(a) for r in p])==121
@@ -578,6 +657,16 @@ def test_a_fork_at_a_message_ends_with_that_message(bare):
     e = error(bare, 'session/fork', sessionId=s.sid, cwd=s.root, mcpServers=[], messageId='m_nobody')
     assert e.code==-32602
     bare.request('session/close', dict(sessionId=f))
+
+def test_a_fork_while_a_turn_runs_is_a_legal_past(bare):
+    s = bare.session([[dict(text='I run it.'), tool('run_shell', 't', command='sleep 1; echo done')], [dict(text='It is done.')]])
+    id = s.start(); s.until(lambda: s.cards and s.card().get('status')=='in_progress')
+    f = bare.request('session/fork', dict(sessionId=s.sid, cwd=str(s.root), mcpServers=[]))['sessionId']
+    assert s.wait(id)['stopReason']=='end_turn' and s.said()=='I run it.It is done.'
+    t = Again(bare, f, s.root)
+    assert chat(t.told)==[('user','go'), ('agent','I run it.')] and t.card()['status']=='failed'
+    bare.models.add(s.root, [OK])
+    assert t.stop('on')=='end_turn'
 
 def test_a_fork_shares_pictures_that_each_can_lose(bare):
     s = bare.session([OK]); s.prompt([text('look'), image()])

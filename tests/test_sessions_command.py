@@ -142,7 +142,7 @@ def test_what_does_not_go_together_is_a_sentence(sh, home):
         assert r.returncode==2 and r.stdout=='' and 'Traceback' not in r.stderr, args
 
 def test_delete_wants_a_yes(sh, home, lib, say):
-    h = say('s1', 'one')
+    say('s1', 'one')
     r = sh('delete', 's1', d=home)
     assert (r.returncode, r.stdout)==(2, '') and '--yes' in r.stderr and lib.find('s1')
     r = sh('delete', 's1', '--yes', d=home)

@@ -55,7 +55,7 @@ def strings(o):
 
 class Checker:
     "Follows a conversation and writes down what breaks the protocol"
-    def __init__(self): self.sent,self.turns,self.known,self.cards,self.asked,self.faults = {},{},set(),{},set(),[]
+    def __init__(self): self.sent,self.turns,self.known,self.cards,self.asked,self.loads,self.faults = {},{},set(),{},set(),set(),[]
     def bad(self, what, *msgs): self.faults += [('extra' if 'unknown root key' in m else what, m) for m in msgs]
     def ours(self, m):
         if not isinstance(m, dict) or 'method' not in m or 'id' not in m or isinstance(m['id'], (dict,list)): return
@@ -64,7 +64,7 @@ class Checker:
         sid = p.get('sessionId') if isinstance(p, dict) else None
         if m['method'] in ('session/prompt','session/load') and isinstance(sid, str):
             self.turns.setdefault(sid, []).append(idkey(m['id']))
-            if m['method']=='session/load': self.known.add(sid); self.cards = {k:st for k,st in self.cards.items() if k[0]!=sid} # a replay shows them again
+            if m['method']=='session/load': self.known.add(sid); self.loads.add(idkey(m['id']))
         if m['method']=='session/resume' and isinstance(sid, str): self.known.add(sid)
     def theirs(self, line):
         try: m = strict(line)
@@ -113,6 +113,7 @@ class Checker:
         if kind in TURN and not self.turns.get(sid): self.bad('order', f'{kind} while no prompt is open: {json.dumps(u)[:200]}')
         if kind.startswith('tool_call'):
             id = sid,u['toolCallId']
+            if kind=='tool_call' and self.loads & {*self.turns.get(sid, ())}: self.cards.pop(id, None) # a replay shows it again
             if (kind=='tool_call') == (id in self.cards): self.bad('card', f'{kind} for a card that {"exists" if id in self.cards else "was never shown"}: {id[1]}')
             was = self.cards.get(id, 'pending')
             if was in ('completed','failed') and u.get('status') and u['status']!=was: self.bad('card', f'card {id[1]} goes from {was} to {u["status"]}')

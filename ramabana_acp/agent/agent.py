@@ -118,7 +118,7 @@ def provider(self:Agent):
 def warm(self:Agent):
     "Load what the first turn needs; never raises"
     try:
-        for t in self.tools.values(): t.schema
+        for t in self.tools.values(): _ = t.schema
         if hasattr(p := self.provider, 'warm'): p.warm()
     except TurnFailed: pass # there is no model to ask yet
     except Exception as e: log('not everything could be loaded in advance', error=f'{type(e).__name__}: {e}')
@@ -201,7 +201,7 @@ def _turn(self:Agent, tok, hist):
     except (Cancelled,TurnFailed): raise
     except Exception as e: raise failure(e) from e
     save = partial(self.store.save, hist) if self.store else None
-    return Turn(*args, self.approvals, self.activity, tok, self._thought, self.max_steps, self._used(hist), save, self._tell_usage)
+    return Turn(*args, self.approvals, self.activity, tok, self._thought, self.max_steps, self._used(hist), save, self._tell_usage, self.store and self.store.said)
 
 @patch
 def _tell_usage(self:Agent, msg):

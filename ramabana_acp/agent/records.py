@@ -62,8 +62,10 @@ def pack_blocks(blocks, keep):
 def unpack_blocks(blocks, load):
     "Undo `pack_blocks`"
     res = json.loads(json.dumps(blocks))
-    for o,k in map(_slot, res):
-        if 'media' in o and k not in o: o[k] = base64.b64encode(load(o.pop('media')) or b'').decode()
+    for i,(o,k) in enumerate(map(_slot, res)):
+        if 'media' not in o or k in o: continue
+        if data := load(o.pop('media')): o[k] = base64.b64encode(data).decode()
+        else: res[i] = dict(type='text', text=f"[{o.get('mimeType') or 'a file'} left out: its file is gone]")
     return res
 
 # %% ../../nbs/agent/01c_records.ipynb #records-checks

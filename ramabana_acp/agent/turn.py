@@ -39,11 +39,12 @@ class Turn:
         ids=None, # call ids the session has used, kept up to date; omit for those in `history`
         save=None, # called as `save(mid=…, part=…)` when there is more to keep
         on_usage=None, # called with the message that an answer of the model ended in
+        said=None, # called as `said(text, mid)` with words that are in no message
     ):
         self.provider,self.history,self.tools,self.host,self.system = provider,history,tools or {},host,system
         self.approvals,self.activity,self.tok,self.on_thought,self.max_steps = approvals,activity,tok or Token(),on_thought,max_steps
         self.use,self.stop_reason,self.mid,self.start = Usage(),None,None,len(history)-1
-        self.save,self.on_usage = save or (lambda **kw: None),on_usage or (lambda msg: None)
+        self.save,self.on_usage,self.said = save or (lambda **kw: None),on_usage or (lambda msg: None),said or (lambda s, mid: None)
         self.ids = {c['id'] for m in history for c in calls(m)} if ids is None else ids
 
 # %% ../../nbs/agent/04_turn.ipynb #turn-thought
@@ -146,15 +147,21 @@ def steps(self:Turn):
         elif cs: self.run_calls(msg)
         elif stop=='pause': continue
         elif said: return 'end_turn'
-        elif silent: yield Chunk('(The model gave no answer.)', self.mid); return 'end_turn'
+        elif silent: yield self.aside('(The model gave no answer.)'); return 'end_turn'
         else: self.history.append({**user(NUDGE), 'by':'agent'}); silent = True
     return 'max_turn_requests'
+
+@patch
+def aside(self:Turn, s):
+    "A chunk of words that are ours and in no message"
+    self.said(s, self.mid)
+    return Chunk(s, self.mid)
 
 @patch
 def refused(self:Turn, said):
     "End in a refusal: the prompt and what followed are not part of the conversation any more"
     del self.history[self.start:]
-    if not said: yield Chunk('(The model declined to answer.)', self.mid)
+    if not said: yield self.aside('(The model declined to answer.)')
     return 'refusal'
 
 # %% ../../nbs/agent/04_turn.ipynb #turn-run

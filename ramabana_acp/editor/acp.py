@@ -149,10 +149,14 @@ async def cancel(self:AcpAgent, session_id, **kw):
 @patch
 async def close_session(self:AcpAgent, session_id, **kw):
     "Stop a session and free what it holds"
-    s = self.session(session_id)
-    del self.sessions[session_id]
-    await s.close()
+    self.session(session_id)
+    async with self.opening.setdefault(session_id, asyncio.Lock()): await self.shut(session_id)
     return {}
+
+@patch
+async def shut(self:AcpAgent, sid):
+    "Close session `sid` if it is open; for who holds its lock"
+    if s := self.sessions.pop(sid, None): await s.close()
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-load
 @patch
@@ -160,17 +164,21 @@ def taken_up(self:AcpAgent, sid, cwd, more):
     "The stored conversation `sid` and its roots; raises `NotFound`, `InvalidParams`, or an error that names who has it"
     store = self.library.open(sid)
     try:
-        roots = self.folders(store.cwd if cwd is None else cwd, more)
-        if os.path.isdir(store.cwd) and os.path.realpath(roots[0])!=os.path.realpath(store.cwd):
-            raise InvalidParams(f'Invalid params: this session belongs to {one_line(store.cwd)}', field='cwd')
+        return store,self.home(store.cwd, cwd, more)
     except BaseException: store.close(); raise
-    return store,roots
+
+@patch
+def home(self:AcpAgent, own, cwd, more):
+    "The roots of a conversation about folder `own` that the client wants in `cwd`; raises `InvalidParams`"
+    roots = self.folders(own if cwd is None else cwd, more)
+    if os.path.isdir(own) and os.path.realpath(roots[0])!=os.path.realpath(own): raise InvalidParams(f'Invalid params: this session belongs to {one_line(own)}', field='cwd')
+    return roots
 
 @patch
 async def go_on(self:AcpAgent, sid, cwd, mcp_servers, more):
     "The session `sid`, opened if it is not open"
     async with self.opening.setdefault(sid, asyncio.Lock()):
-        if s := self.sessions.get(sid): return s
+        if s := self.sessions.get(sid): self.home(s.store.cwd if s.store else str(s.host.roots[0]), cwd, more); return s
         try: store,roots = await off_loop(self.taken_up, sid, cwd, more)
         except NotFound: self.opening.pop(sid, None); raise
         try: return await self.begin(roots, mcp_servers, store)
@@ -201,7 +209,7 @@ async def list_sessions(self:AcpAgent, cwd=None, cursor=None, **kw):
 async def delete_session(self:AcpAgent, session_id, **kw):
     "Stop a session and delete all of it"
     async with self.opening.setdefault(session_id, asyncio.Lock()):
-        if session_id in self.sessions: await self.close_session(session_id)
+        await self.shut(session_id)
         await off_loop(self.erase, session_id)
     self.opening.pop(session_id, None)
     return {}
