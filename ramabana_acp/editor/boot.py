@@ -43,6 +43,7 @@ def boot(root='.', model=None, web=True, vault=False, pii='off', pii_ner=False, 
     for s in (signal.SIGINT,signal.SIGTERM): signal.signal(s, signal.SIG_DFL) # nothing to tidy up until `serve` has its own
     start = Start(model, cfg)
     wire = Wire(*take_stdio(), on_hello=lambda p: handshake(p, start)).start()
+    wire.met.wait(.05) # a client that has spoken already is answered before anything else is loaded
     import asyncio
     from ramabana_acp.editor.acp import AcpAgent
     from ramabana_acp.editor.serve import serve

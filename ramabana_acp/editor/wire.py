@@ -151,7 +151,7 @@ class Wire:
     def __init__(self, rfd, wfd, on_hello=None, limit=LIMIT):
         self.rfd,self.limit,self.inbox = rfd,limit,Inbox()
         self.out,self.lock,self.open,self.pending,self.ids = Outbox(wfd, self.hang_up),threading.Lock(),{},{},count(1)
-        self.hello,self.on_hello,self.on_idle,self.greets = None,on_hello,None,threading.Lock()
+        self.hello,self.on_hello,self.on_idle,self.greets,self.met = None,on_hello,None,threading.Lock(),threading.Event()
     def start(self):
         "Begin to read and write, on two daemon threads"
         for f in (self.out.run, self.out.watch, self.read): daemon(f, name='wire')
@@ -223,6 +223,7 @@ def request(wire, m):
         try: r = reply(m['id'], wire.on_hello(m['params'])); wire.hello = m['params']
         except Err as e: r = reply(m['id'], error=e)
     wire.send(r)
+    wire.met.set()
 
 # %% ../../nbs/editor/01_wire.ipynb #wire-note
 def note(wire, m):

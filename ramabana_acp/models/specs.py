@@ -103,7 +103,7 @@ def _key_env(name):
 
 def _spec(name, provider, id, o, **kw):
     "A spec from settings `o`, after what the table knows about `id`"
-    d = {k:o[k] for k in ('base_url','key_env','api','window','max_output') if k in o}
+    d = {'accepts':_seen, **{k:o[k] for k in ('base_url','key_env','api','window','max_output') if k in o}}
     d.update(MODELS.get(provider, {}).get(id, {}))
     d.update(kw)
     return ModelSpec(name, provider, id, **{k:tuple(v) if isinstance(v, list) else v for k,v in d.items()})
@@ -148,7 +148,7 @@ def _offline(name):
     "The spec of a model that needs no server, or None"
     kw = dict(window=1_000_000, max_output=128_000)
     if name=='demo': return ModelSpec('demo', 'demo', 'demo', api='demo', accepts=('text',), **kw)
-    if name.startswith('scripted/') and len(name)>9: return ModelSpec(name, 'scripted', name[9:], api='scripted', **kw)
+    if name.startswith('scripted/') and len(name)>9: return ModelSpec(name, 'scripted', name[9:], api='scripted', accepts=_seen, **kw)
 
 def resolve(
     name, # `provider/id`, a known id, a name from `config.toml`, or a prefix of one of them
