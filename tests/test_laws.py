@@ -211,6 +211,7 @@ def spy(fd, b):
 os.write = spy
 runpy.run_module('ramabana_acp', run_name='__main__')
 ''')
-    with agent(cmd=[sys.executable, '-I', tmp_path/'spy.py'], script=[OK]) as a: loaded = next(l for l in a.stderr.splitlines() if l.startswith('LOADED')).split()[1:]
+    with agent(cmd=[sys.executable, '-I', tmp_path/'spy.py'], script=[OK]) as a: a.until_log('LOADED')
+    loaded = next(l for l in a.stderr.splitlines() if l.startswith('LOADED')).split()[1:]
     startup = set(subprocess.run([sys.executable,'-I','-c','import sys; print(*{m.split(".")[0] for m in sys.modules})'], capture_output=True, text=True).stdout.split()) # what a .pth file of this environment loads
     assert 'ramabana_acp' in loaded and not [m for m in loaded if m not in sys.stdlib_module_names and m not in startup and m not in ('ramabana_acp','__main__')]

@@ -133,8 +133,10 @@ async def finish(self:Front):
     "Cancel what runs and wait until every open request is answered, at most 1.5 seconds"
     idle = asyncio.Event()
     self.wire.on_idle = lambda: self.loop.call_soon_threadsafe(idle.set)
-    lose_all(self.wire)
     await self.guard.agent.shutdown()
+    waits = [f for _,f in self.wire.pending.values()]
+    if waits and not self.wire.eof: await asyncio.wait(waits, timeout=.5) # a terminal that opens now has to be killed
+    lose_all(self.wire)
     if self.wire.open and not self.wire.out.broken: await asyncio.wait({asyncio.ensure_future(idle.wait())}, timeout=.3)
 
 @patch

@@ -151,6 +151,7 @@ class Wire:
     def __init__(self, rfd, wfd, on_hello=None, limit=LIMIT):
         self.rfd,self.limit,self.inbox = rfd,limit,Inbox()
         self.out,self.lock,self.open,self.pending,self.ids = Outbox(wfd, self.hang_up),threading.Lock(),{},{},count(1)
+        self.eof = False
         self.hello,self.on_hello,self.on_idle,self.greets,self.met = None,on_hello,None,threading.Lock(),threading.Event()
     def start(self):
         "Begin to read and write, on two daemon threads"
@@ -165,7 +166,7 @@ class Wire:
             for l in lines(self.rfd, self.limit):
                 self.take(l)
                 if self.out.size>MOST and not self.out.wait(lambda: self.out.size<MOST, 60): break
-        finally: self.hang_up()
+        finally: self.eof = True; self.hang_up()
     def send(self, m):
         "Queue message `m`; a response goes out only while its request is open"
         was = None if 'method' in m else self.settle(m)
