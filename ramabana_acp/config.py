@@ -27,7 +27,7 @@ def homes(cfg=None):
 def parse_env(text):
     "The `NAME=value` lines of `text` as a dict"
     res = {}
-    for l in text.lstrip('\ufeff').splitlines():
+    for l in text.lstrip('\ufeff').split('\n'):
         k,eq,v = l.strip().removeprefix('export ').partition('=')
         k,v = k.strip(),v.strip()
         if not eq or not k.isidentifier(): continue

@@ -25,9 +25,11 @@ def _with_value(line, value):
     return head+value+(rest if re.match(r'[ \t]+#', rest) else end)
 
 # %% ../nbs/01b_settings.ipynb #settings-put-env
+def _lines(text): "`text` cut at line feeds, and at nothing else"; return re.findall('[^\n]*\n|[^\n]+', text)
+
 def put_env(text, name, value):
     "The `.env` file `text` with `name=value`; raises `Err` for a value that a line cannot hold"
-    ls,end = text.splitlines(keepends=True),'\r\n' if '\r\n' in text else '\n'
+    ls,end = _lines(text),'\r\n' if '\r\n' in text else '\n'
     at = [i for i,l in enumerate(ls) if name in parse_env(l)]
     if at: ls[at[-1]] = _with_value(ls[at[-1]], value)
     else:
@@ -39,7 +41,7 @@ def put_env(text, name, value):
 
 def drop_env(text, name):
     "The `.env` file `text` without the lines of `name`"
-    return ''.join(l for l in text.splitlines(keepends=True) if name not in parse_env(l))
+    return ''.join(l for l in _lines(text) if name not in parse_env(l))
 
 # %% ../nbs/01b_settings.ipynb #settings-goal
 def _goal(data, path, value=None, prune=True):

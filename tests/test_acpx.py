@@ -33,3 +33,16 @@ def test_a_refused_edit_changes_nothing(project, tmp_path):
     was = (project/'ages.py').read_text()
     acpx(project, tmp_path, '--deny-all', 'exec', 'fix the failing test')
     assert (project/'ages.py').read_text()==was
+
+def test_a_session_goes_on_across_processes(project, tmp_path):
+    new = acpx(project, tmp_path, 'sessions', 'new')
+    assert new.returncode==0, new.stderr
+    for said in ('read ages.py', 'list the files'):
+        r = acpx(project, tmp_path, '--approve-all', 'prompt', said)
+        assert r.returncode==0, r.stderr+r.stdout[-2000:]
+    ms = [json.loads(l) for l in r.stdout.splitlines() if l.startswith('{')]
+    assert any('ages.py' in json.dumps(m) for m in ms)
+    kept = subprocess.run([Path(sys.executable).with_name('ramabana-acp'), 'sessions', 'list', '--all', '--json'], env={**os.environ, 'HOME':str(tmp_path),
+        'XDG_CONFIG_HOME':str(tmp_path/'config'), 'XDG_STATE_HOME':str(tmp_path/'state')}, capture_output=True, text=True, timeout=60)
+    assert 'read ages.py' in kept.stdout, kept.stderr
+    assert acpx(project, tmp_path, 'sessions', 'close').returncode==0
