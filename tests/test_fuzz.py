@@ -250,7 +250,7 @@ def strange(n, models, record_property):
 def test_whatever_the_editor_answers_only_a_yes_is_a_yes(models, record_property): strange(40, models, record_property)
 
 @pytest.mark.slow
-def test_law_5_whatever_the_editor_answers_four_hundred_times(models, record_property): strange(400, models, record_property)
+def test_law_5_whatever_the_editor_answers_250_times(models, record_property): strange(250, models, record_property)
 
 @pytest.mark.slow
 def test_an_editor_that_asks_and_never_reads_does_not_eat_the_memory(tmp_path):
