@@ -169,7 +169,7 @@ def test_many_signals_are_one_signal(models):
         got = reach(a, ['command','permission'])
         while a.proc.poll() is None:
             a.proc.send_signal(signal.SIGINT)
-            time.sleep(.002)
+            time.sleep(.0002)
         assert a.proc.wait(0)==0 and not a.offspring()
         answered(a, got); untouched(got)
 

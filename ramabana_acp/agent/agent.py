@@ -194,6 +194,7 @@ def _work(self:Agent, run, hist):
             self.stop_reason = 'cancelled' if run.tok.cancelled else t and t.stop_reason
             if self.store: self.store.end(self.stop_reason or 'error', self.turn_use, why, hist, self.host.marks())
 
+# %% ../../nbs/agent/06_agent.ipynb #agent-turn-of
 @patch
 def _turn(self:Agent, tok, hist):
     "The turn itself, once the three things that wait are there; raises `TurnFailed`"

@@ -139,6 +139,7 @@ def _continues(self:History, m):
     had = self.part[1]
     return m['role']=='tool' and m['results'][:len(had)]==had
 
+# %% ../../nbs/agent/02_history.ipynb #history-add
 @patch
 def _add(self:History, m, mid):
     "One more message"

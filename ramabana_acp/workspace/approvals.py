@@ -158,6 +158,7 @@ def request(self:Approvals,
     if ask.asked: self._heard(ask)
     return ask
 
+# %% ../../nbs/workspace/03_approvals.ipynb #approvals-put
 @patch
 def _put(self:Approvals, ask, wait):
     "Put the question to all listeners and wait"
