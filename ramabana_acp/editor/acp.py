@@ -9,6 +9,7 @@ __all__ = ['AcpAgent', 'Answer']
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-imports
 import asyncio, os, re
+from weakref import WeakValueDictionary
 from fastcore.basics import patch
 from ..core import AuthRequired, InvalidParams, NotFound, daemon, new_id, one_line
 from .hello import DEMO, Start, auth_methods, handshake
@@ -28,7 +29,7 @@ class AcpAgent:
     ):
         self.roots,self.mk,self.timeout,self.kw = tuple(roots),mk,timeout,kw
         self.start,self.sessions,self.hello,self.conn,self.ending,self.warm = Start(model, kw.get('cfg')),{},{},None,False,None
-        self._library,self.opening = None,{}
+        self._library,self.opening = None,WeakValueDictionary()
     def on_connect(self, conn): self.conn = conn
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-initialize-def
@@ -130,6 +131,11 @@ def warming(self:AcpAgent): "Is a first session still making itself ready?"; ret
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-session-of
 @patch
+def alone(self:AcpAgent, sid):
+    "A lock for who opens or closes session `sid`; it lives as long as somebody holds or awaits it"
+    return self.opening.setdefault(sid, asyncio.Lock())
+
+@patch
 def session(self:AcpAgent, sid):
     "The active session `sid`; raises `NotFound`"
     if sid not in self.sessions: raise NotFound(f'no active session is called {one_line(str(sid))}', sessionId=sid)
@@ -150,7 +156,7 @@ async def cancel(self:AcpAgent, session_id, **kw):
 async def close_session(self:AcpAgent, session_id, **kw):
     "Stop a session and free what it holds"
     self.session(session_id)
-    async with self.opening.setdefault(session_id, asyncio.Lock()): await self.shut(session_id)
+    async with self.alone(session_id): await self.shut(session_id)
     return {}
 
 @patch
@@ -177,10 +183,9 @@ def home(self:AcpAgent, own, cwd, more):
 @patch
 async def go_on(self:AcpAgent, sid, cwd, mcp_servers, more):
     "The session `sid`, opened if it is not open"
-    async with self.opening.setdefault(sid, asyncio.Lock()):
+    async with self.alone(sid):
         if s := self.sessions.get(sid): self.home(s.store.cwd if s.store else str(s.host.roots[0]), cwd, more); return s
-        try: store,roots = await off_loop(self.taken_up, sid, cwd, more)
-        except NotFound: self.opening.pop(sid, None); raise
+        store,roots = await off_loop(self.taken_up, sid, cwd, more)
         try: return await self.begin(roots, mcp_servers, store)
         except BaseException: await off_loop(store.close); raise
 
@@ -208,10 +213,9 @@ async def list_sessions(self:AcpAgent, cwd=None, cursor=None, **kw):
 @patch
 async def delete_session(self:AcpAgent, session_id, **kw):
     "Stop a session and delete all of it"
-    async with self.opening.setdefault(session_id, asyncio.Lock()):
+    async with self.alone(session_id):
         await self.shut(session_id)
         await off_loop(self.erase, session_id)
-    self.opening.pop(session_id, None)
     return {}
 
 @patch
