@@ -49,14 +49,12 @@ def boot(root='.', model=None, web=True, vault=False, pii='off', pii_ner=False, 
     from ramabana_acp.editor.serve import serve
     agent = AcpAgent(model=model, roots=tuple(r for r in root.split(',') if r) or ('.',), web=web, cfg=cfg)
     agent.start = start
-    code = 0
-    try: asyncio.run(serve(agent, wire))
-    except KeyboardInterrupt: pass
+    loop,code = asyncio.new_event_loop(),0
+    try: loop.run_until_complete(serve(agent, wire)) # the loop is never closed, so its signal handlers hold to the last
     except Exception:
         import traceback
         log('the server stopped', error=traceback.format_exc(limit=-6))
         code = 1
-    for s in (signal.SIGINT,signal.SIGTERM): signal.signal(s, signal.SIG_IGN)
     wire.out.flush(.5)
     kill_commands()
     sys.stderr.flush()
