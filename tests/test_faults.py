@@ -17,7 +17,7 @@ def asked(method, name=''): return lambda s: any(p.get('path', '').endswith(name
 
 class Step:
     "A script and an editor that bring a turn to a place where it stays, and how to see that it is there"
-    def __init__(self, script, at, title=None, **kw): self.script,self.at,self.title,self.kw = script,at,title,kw
+    def __init__(self, script, at, **kw): self.script,self.at,self.kw = script,at,kw
     def open(self, a): return a.session(self.script, **{**self.kw, 'answers':dict(self.kw.get('answers', {}))})
 
 def reach(a, names):

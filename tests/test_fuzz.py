@@ -153,7 +153,10 @@ class Fuzzed:
 def loaded(pid):
     "Has process `pid` loaded the ACP library?"
     f = Path(f'/proc/{pid}/maps')
-    return not f.exists() or '_pydantic_core' in f.read_text()
+    if not f.exists() or '_pydantic_core' not in f.read_text(): return not f.exists()
+    was = rss(pid)
+    time.sleep(.5)
+    return rss(pid)-was<1<<20
 
 def rss(pid):
     "Bytes of memory that process `pid` has now"
@@ -173,7 +176,7 @@ def fuzz(n, record_property):
         examples()
         f.done(record_property)
 
-def test_any_lines_at_all_are_answered_once_each(record_property): fuzz(250, record_property)
+def test_any_lines_at_all_are_answered_once_each(record_property): fuzz(200, record_property)
 
 @pytest.mark.slow
 def test_very_many_lines_are_answered_once_each(record_property): fuzz(2000, record_property)
@@ -247,7 +250,7 @@ def strange(n, models, record_property):
         record_property('allowed', dict(yes))
         assert yes['c'] and yes['r']
 
-def test_whatever_the_editor_answers_only_a_yes_is_a_yes(models, record_property): strange(40, models, record_property)
+def test_whatever_the_editor_answers_only_a_yes_is_a_yes(models, record_property): strange(30, models, record_property)
 
 @pytest.mark.slow
 def test_law_5_whatever_the_editor_answers_250_times(models, record_property): strange(250, models, record_property)
