@@ -117,7 +117,9 @@ class Tty:
     "The command at a terminal of its own"
     def __init__(self, *args, d, **kw):
         self.pid,self.fd = pty.fork()
-        if not self.pid: os.chdir(d); os.execve(EXE, [EXE, *args], env(d, **kw))
+        if not self.pid: # a terminal gives its program the usual signals, whatever the runner of the tests has done with them
+            signal.signal(signal.SIGINT, signal.SIG_DFL); signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            os.chdir(d); os.execve(EXE, [EXE, *args], env(d, **kw))
         self.out,self.seen = '',0
     def until(self, *pats, timeout=60):
         "Read until one of the patterns shows in what is new; its index, or None at the end of the output"
