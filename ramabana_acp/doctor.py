@@ -101,7 +101,7 @@ def libraries(spec, libs=LIBS):
     rows = []
     for m in libs:
         ok,s = got.get(m, (False, f'Python died while it loaded it ({r.returncode})'))
-        need = m=='acp' or spec is not None and m==spec.api
+        need = m=='acp' or spec is not None and m==('openai' if spec.api=='responses' else spec.api)
         rows.append(Row('library', 'ok' if ok else 'bad' if need else 'note', f'{m} {s}'))
     return rows
 

@@ -33,7 +33,7 @@ def put_env(text, name, value):
     at = [i for i,l in enumerate(ls) if name in parse_env(l)]
     if at: ls[at[-1]] = _with_value(ls[at[-1]], value)
     else:
-        if ls and ls[-1][-1] not in '\r\n': ls[-1] += end
+        if ls and ls[-1][-1]!='\n': ls[-1] += end # a lone carriage return ends no line
         ls.append(f'{name}={value}{end}')
     res = ''.join(l for i,l in enumerate(ls) if i not in at[:-1])
     if parse_env(res)!={**parse_env(text), name:value}: raise Err(f'the value of {name} cannot stand in a .env file as it is')

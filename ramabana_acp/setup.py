@@ -135,7 +135,7 @@ async def _get(client, path):
 
 def listed(spec, cfg, secs=8):
     "The ids of the models that the server of `spec` lists; raises `ModelError`"
-    path = '/models' if spec.api=='openai' else '/v1/models'
+    path = '/v1/models' if spec.api=='anthropic' else '/models'
     fut = asyncio.run_coroutine_threadsafe(_get(mk_provider(spec, cfg).client, path), provider_loop())
     try: o = fut.result(secs)
     except ValueError: return [] # no JSON: it is no list of models

@@ -5,7 +5,7 @@ terminals, files and permissions (SP-*). Each row has a process of its own, in a
 `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL` name; a row that wants a tool or a failure asks the model for it in the prompt. An agent that never asks that
 model is judged by what it does by itself, and a row that could not be provoked is UNTESTED, which is a failure for a MANDATORY row only.
 """
-import argparse
+import argparse, traceback
 from concurrent.futures import ThreadPoolExecutor
 from wire import *
 
@@ -317,7 +317,8 @@ def _(a):
 @row('ACP-ADDDIRS-001', 'CAPABILITY')
 def _(a):
     "A further folder is taken"
-    a.need('sessionCapabilities','additionalDirectories'); assert a.new(a.home, additionalDirectories=['/tmp'])
+    a.need('sessionCapabilities','additionalDirectories')
+    with tempfile.TemporaryDirectory() as d: assert a.new(a.home, additionalDirectories=[d])
 
 @row('ACP-MODES-001', 'CAPABILITY')
 def _(a):
@@ -683,11 +684,11 @@ def wait_open(a, ed, id, n=1):
 def _(a):
     "A terminal is shown in its card and released, also when the turn is cancelled"
     sid = a.new(a.home); ed = a.part(sid)
-    a.tools(sid, run='echo hi')
+    a.tools(sid, run='echo hi'); a.served(sid)
     if not ed.terminals: raise Untested('no terminal was opened')
     shown = {c.get('terminalId') for u in ed.of('tool_call')+ed.of('tool_call_update') for c in u.get('content') or []}
     assert not ed.unreleased and not ed.breaches and set(ed.terminals)<=shown
-    m,_ = a.stopped(sid, wants(run='sleep 30'), lambda id: (wait_open(a, ed, id, 2), a.cancel(sid)), a.patience)
+    m,_ = a.stopped(sid, wants(run='sleep 30'), lambda id: (wait_open(a, ed, id, 2), a.cancel(sid)), a.patience); a.served(sid)
     assert m.get('result', {}).get('stopReason')=='cancelled'
     assert not ed.unreleased and not [t for t in ed.terminals.values() if t.running]
 
@@ -751,7 +752,7 @@ def judge(cmd, r, patience, base, pool=None):
         v = 'PASS',''
     except Skipped as e: v = 'SKIP',f'not advertised: {e}'
     except Untested as e: v = 'UNTESTED',str(e)
-    except Exception as e: v = 'FAIL',f'{type(e).__name__}: {e}'
+    except Exception as e: v = 'FAIL',f'{type(e).__name__}: {str(e) or traceback.extract_tb(e.__traceback__)[-1].line}'
     finally:
         if a and key and v[0] in ('PASS','SKIP'): pool[key] = a
         elif a: end(a)

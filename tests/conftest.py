@@ -7,6 +7,9 @@ from pathlib import Path
 _home = tempfile.mkdtemp(prefix='ramabana-tests-')
 atexit.register(shutil.rmtree, _home, ignore_errors=True)
 os.environ.update(XDG_CONFIG_HOME=f'{_home}/config', XDG_STATE_HOME=f'{_home}/state')
+# With this set, every process that a test starts compiles the whole package again. And nobody who uses the program has it set:
+# what goes wrong with stored bytecode (it is known by size and whole second of its source alone) would go wrong for them only.
+os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
 
 _skipped = []
 

@@ -25,10 +25,16 @@ def test_an_agent_that_cannot_do_it_misses_with_the_reason(tmp_path):
     assert 'the command: not before the turn ended' in rows['gone']['why'] and rows['gone']['why'] in out
     assert rows['version']['ok'] is False, 'it does not exit on --version'
 
-def test_rows_of_stored_sessions_appear_once_they_are_advertised(tmp_path):
-    code,out,rows = bench(tmp_path, '--short', '--rows', 'version,load,list', '--ours', f"{sys.executable} {stored(tmp_path)}")
-    assert list(rows)==['load','list','version']
-    assert rows['load']['ok'] and rows['list']['ok'], rows
+def test_rows_of_stored_sessions_appear_once_they_are_advertised_and_rows_of_the_package_for_the_package(tmp_path):
+    code,out,rows = bench(tmp_path, '--short', '--rows', 'version,load,replay,list,saved,reopen', '--ours', f"{sys.executable} {stored(tmp_path)}")
+    assert list(rows)==['load','replay','list','version']
+    assert all(rows[k]['ok'] for k in ('load','replay','list')), rows
+
+def test_every_further_row_can_be_measured_in_the_short_form(tmp_path):
+    keys = ['rested','byte','chunks_claude','saved','reopen','replay']
+    code,out,rows = bench(tmp_path, '--short', '--rows', ','.join(keys))
+    assert list(rows)==keys and all(j['ours']>0 and not j['why'] for j in rows.values()), rows
+    assert rows['byte']['ours']<120, 'the clock of the model server is not that of the client'
 
 def test_an_unknown_row_is_named(tmp_path):
     r = subprocess.run([sys.executable,'-m','ramabana_acp.bench','--rows','bogus'], capture_output=True, text=True, timeout=60)

@@ -1,25 +1,12 @@
 "The demo model mends what it has never seen, and the commands play the editor: through a pipe and at a terminal."
-import os, pty, re, select, signal, subprocess, sys, time
-from pathlib import Path
+import subprocess, sys, time
 import pytest
 from ramabana_acp import cli
 from ramabana_acp.client import Client
 from ramabana_acp.testing.editor import Editor
+from terminal import EXE, env, exe, home, tty
 
-EXE = str(Path(sys.executable).with_name('ramabana-acp'))
-
-def env(d, **kw):
-    "An environment with homes of its own and no keys"
-    e = {k:v for k,v in os.environ.items() if not k.endswith('_API_KEY') and k not in ('NO_COLOR','TERM')}
-    return {**e, 'HOME':str(d), 'XDG_CONFIG_HOME':str(d/'config'), 'XDG_STATE_HOME':str(d/'state'), 'TERM':'xterm', 'PYTHONDONTWRITEBYTECODE':'1', **kw}
-
-def sh(*args, d, cwd=None, **kw):
-    return subprocess.run([EXE, *args], cwd=cwd or d, env=env(d, **kw), capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
-
-def passes(d, *args): return subprocess.run([sys.executable,'-m','unittest','-q',*args], cwd=d, capture_output=True, env={**os.environ, 'PYTHONDONTWRITEBYTECODE':'1'}).returncode==0
-
-@pytest.fixture
-def home(tmp_path): (tmp_path/'home').mkdir(); return tmp_path/'home'
+def passes(d, *args): return subprocess.run([sys.executable,'-B','-m','unittest','-q',*args], cwd=d, capture_output=True).returncode==0
 
 def project(d, **files):
     for n,s in files.items():
@@ -34,11 +21,13 @@ def moved(name, bug):
 BUGS = dict(operator=('100 - discount', '100 * discount'), number=('discount) / 100', 'discount) / 101'), variable=('100 - discount', '100 - prices'),
     function=('sum(prices)', 'max(prices)'), division=(') / 100', ') * 100'))
 
+AT_ONCE = "from ramabana_acp.models.demo import DemoProvider as D; D.pace = 0; from ramabana_acp.entry import run; run(['--model','demo'])" # without the pauses between words
+
 @pytest.fixture(scope='module')
 def agent(tmp_path_factory):
     "`agent(folder, prompt)`: what the demo model answers there, everything allowed; one process for all tests"
     ed = Editor(fs=False)
-    c = Client([EXE,'--model','demo'], env=env(tmp_path_factory.mktemp('home')), on_request=ed, on_update=ed.on_update)
+    c = Client([sys.executable,'-c',AT_ONCE], env=env(tmp_path_factory.mktemp('home')), on_request=ed, on_update=ed.on_update)
     c.initialize(ed.caps)
     def ask(d, prompt):
         sid = c.new(d)
@@ -56,10 +45,10 @@ def test_the_bug_moves_and_the_file_is_renamed_and_it_is_mended(bug, tmp_path, a
     assert passes(tmp_path) and 'demo model' in said and 'All 2 tests pass now.' in said, said
 
 def test_another_layout_and_another_kind_of_bug(tmp_path, agent):
-    project(tmp_path, src__pile_py='class Pile:\n    def __init__(self): self.xs = []\n    def push(self, x):\n        self.xs.append(x)\n'
+    project(tmp_path, src__pile_py='class Pile:\n    def __init__(self): self.xs = []\n    def puexe(self, x):\n        self.xs.append(x)\n'
         '    def top(self):\n        return self.xs[len(self.xs)]\n',
         tests__pile_test_py='import unittest\nfrom pile import Pile\n\nclass T(unittest.TestCase):\n    def test_top(self):\n        p = Pile()\n'
-        '        p.push(1)\n        p.push(5)\n        self.assertEqual(p.top(), 5)\n')
+        '        p.puexe(1)\n        p.puexe(5)\n        self.assertEqual(p.top(), 5)\n')
     said = agent(tmp_path, 'mend the bug')
     assert 'return self.xs[len(self.xs) - 1]' in (tmp_path/'src/pile.py').read_text(), said
 
@@ -87,70 +76,31 @@ def test_small_requests_are_done_with_the_tools(tmp_path, agent):
 
 def test_ask_mends_and_reports_through_a_pipe(tmp_path, home):
     for n,s in moved('till', BUGS['operator']).items(): (tmp_path/n).write_text(s)
-    r = sh('ask', 'fix', 'the', 'failing', 'test', '--root', str(tmp_path), '--model', 'demo', '--yes', d=home)
+    r = exe('ask', 'fix', 'the', 'failing', 'test', '--root', str(tmp_path), '--model', 'demo', '--yes', d=home)
     assert (r.returncode, r.stderr, passes(tmp_path))==(0, '', True), r.stdout
     assert '+    return sum(prices) * (100 - discount) / 100' in r.stdout and 'All 2 tests pass now.' in r.stdout
 
 def test_without_a_terminal_nothing_is_allowed_that_was_not_asked(tmp_path, home):
     d = tmp_path/'shop'; d.mkdir()
     for n,s in moved('till', BUGS['operator']).items(): (d/n).write_text(s)
-    r = sh('ask', 'fix the failing test', '--root', str(d), '--model', 'demo', d=home)
+    r = exe('ask', 'fix the failing test', '--root', str(d), '--model', 'demo', d=home)
     assert r.returncode==0 and not passes(d)
     assert 'there is nobody to ask here' in r.stdout and 'The tests were not run' in r.stdout
 
 def test_the_demo_through_a_pipe_answers_itself_and_says_so(home):
-    r = sh('demo', d=home)
+    r = exe('demo', d=home)
     assert r.returncode==0, r.stdout+r.stderr
     assert 'There is nobody to ask here' in r.stdout and 'they pass' in r.stdout and '"agent_servers"' in r.stdout
     assert '\x1b' not in r.stdout and r.stderr==''
 
 def test_errors_are_one_line_and_exit_codes_tell(home):
-    r = sh('ask', 'hi', d=home)
+    r = exe('ask', 'hi', d=home)
     assert r.returncode==1 and len(r.stdout.strip().splitlines())==1 and 'ANTHROPIC_API_KEY' in r.stdout and 'Traceback' not in r.stderr
-    r = sh('ask', '--root', '/nonexistent', 'hi', d=home)
+    r = exe('ask', '--root', '/nonexistent', 'hi', d=home)
     assert r.returncode==2 and 'no such folder: /nonexistent' in r.stderr
-    assert sh('ask', d=home).returncode==2
-    r = sh('ask', 'hi', '--model', 'nowhere/x', d=home)
+    assert exe('ask', d=home).returncode==2
+    r = exe('ask', 'hi', '--model', 'nowhere/x', d=home)
     assert r.returncode==1 and 'nowhere' in r.stdout and 'Traceback' not in r.stdout+r.stderr
-
-class Tty:
-    "The command at a terminal of its own"
-    def __init__(self, *args, d, **kw):
-        self.pid,self.fd = pty.fork()
-        if not self.pid: # a terminal gives its program the usual signals, whatever the runner of the tests has done with them
-            signal.signal(signal.SIGINT, signal.SIG_DFL); signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            os.chdir(d); os.execve(EXE, [EXE, *args], env(d, **kw))
-        self.out,self.seen = '',0
-    def until(self, *pats, timeout=60):
-        "Read until one of the patterns shows in what is new; its index, or None at the end of the output"
-        end = time.monotonic()+timeout
-        while True:
-            for i,p in enumerate(pats):
-                if m := re.search(p, self.out[self.seen:]): self.seen += m.end(); return i
-            if time.monotonic()>end: raise TimeoutError(self.out[-2000:])
-            if not select.select([self.fd], [], [], .2)[0]: continue
-            try: b = os.read(self.fd, 4096)
-            except OSError: b = b'' # how Linux says that the other end is closed
-            if not b: return None
-            self.out += b.decode(errors='replace')
-    def type(self, s): os.write(self.fd, s.encode())
-    def code(self, timeout=30):
-        end = time.monotonic()+timeout
-        while time.monotonic()<end:
-            pid,st = os.waitpid(self.pid, os.WNOHANG)
-            if pid: self.pid = 0; return os.waitstatus_to_exitcode(st)
-            time.sleep(.02)
-        raise TimeoutError(self.out[-2000:])
-
-@pytest.fixture
-def tty(home):
-    "Starts commands at terminals, and ends those that are left"
-    ts = []
-    def start(*args, **kw): ts.append(Tty(*args, d=home, **kw)); return ts[-1]
-    yield start
-    for t in ts:
-        if t.pid: os.kill(t.pid, signal.SIGKILL); os.waitpid(t.pid, 0)
-        os.close(t.fd)
 
 def test_the_demo_at_a_terminal_asks(tty):
     t = tty('demo')
@@ -166,7 +116,7 @@ def test_no_color_is_respected_at_a_terminal(tty):
 
 def test_a_person_who_says_no_keeps_the_file(tty):
     t = tty('demo')
-    while (i := t.until(r'\? python3 -m unittest[^?]*?  > ', r'\? [^?]*?  > ')) is not None: t.type('y\n' if i==0 else 'n\n')
+    while (i := t.until(r'\? python3 -B -m unittest[^?]*?  > ', r'\? [^?]*?  > ')) is not None: t.type('y\n' if i==0 else 'n\n')
     assert t.code()==1
     assert 'The change was not made' in t.out and 'they still fail' in t.out
 

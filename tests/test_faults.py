@@ -170,7 +170,7 @@ def test_many_signals_are_one_signal(models):
         while a.proc.poll() is None:
             a.proc.send_signal(signal.SIGINT)
             time.sleep(.0002)
-        assert a.proc.wait(0)==0 and not a.offspring()
+        assert a.leaves(0)==0 and not a.offspring()
         answered(a, got); untouched(got)
 
 def test_a_prompt_that_came_just_before_the_editor_left_is_answered(tmp_path):

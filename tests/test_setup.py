@@ -2,24 +2,18 @@
 import json, os, re, signal, stat, subprocess, sys, termios, time
 from pathlib import Path
 import pytest
-from hypothesis import given, settings as hyp, strategies as st
+from hypothesis import example, given, settings as hyp, strategies as st
 from ramabana_acp import settings
 from ramabana_acp.client import Client
 from ramabana_acp.config import Config, parse_env
 from ramabana_acp.core import Err
+from ramabana_acp.doctor import LIBS
 from ramabana_acp.models.specs import default_model, servable
 from ramabana_acp.testing.models import FakeModel
-from test_demo import EXE, Tty, env
+from terminal import EXE, env, exe, home, sh, tty
 
 KEY = 'zx-Th1sIsNoRealKeyAtAll-9876'
 HI = [dict(text='hi')]
-
-def sh(*args, d, stdin='', **kw):
-    "The command at a plain umask, with homes in `d`"
-    return subprocess.run([EXE, *args], cwd=d, env=env(d, **kw), capture_output=True, text=True, timeout=120, input=stdin, umask=0o022)
-
-@pytest.fixture
-def home(tmp_path): (tmp_path/'home').mkdir(); return tmp_path/'home'
 
 @pytest.fixture
 def cfg(home): return home/'config/ramabana-acp'
@@ -27,20 +21,20 @@ def cfg(home): return home/'config/ramabana-acp'
 def tree(d): return {p.relative_to(d).as_posix():p.read_bytes() for p in d.rglob('*') if p.is_file()}
 def mode(p): return oct(stat.S_IMODE(p.stat().st_mode))
 def where(m, api): return ('anthropic', m.base) if api=='messages' else ('mine', m.base+'/v1')
-def by_script(m, d, *args, api='chat', key=KEY, **kw):
+def by_script(sh, m, d, *args, api='chat', key=KEY, **kw):
     name,url = where(m, api)
     return sh('setup','--provider',name,'--base-url',url,'--model','fake-model','--key-stdin',*args, d=d, stdin=key, **kw)
 def hides(*outs): return not any(KEY[i:i+5] in o for o in outs for i in range(len(KEY)-4))
 
 def test_without_a_terminal_and_options_it_is_one_sentence(home):
-    r = sh('setup', d=home)
+    r = exe('setup', d=home)
     assert (r.returncode, r.stdout, len(r.stderr.strip().splitlines()))==(2, '', 1) and '--provider' in r.stderr and tree(home)=={}
-    r = sh('setup', '--provider', 'openai', d=home)
+    r = exe('setup', '--provider', 'openai', d=home)
     assert (r.returncode, len(r.stderr.strip().splitlines()))==(2, 1) and '--key-stdin' in r.stderr and tree(home)=={}
 
 @pytest.mark.parametrize('api', ['chat','messages'])
 def test_a_script_sets_up_and_a_session_opens(api, home, cfg):
-    with FakeModel([HI]) as m: r = by_script(m, home, api=api)
+    with FakeModel([HI]) as m: r = by_script(exe, m, home, api=api)
     assert r.returncode==0 and r.stderr=='' and hides(r.stdout), r.stdout+r.stderr
     req, = m.requests
     assert (req.dialect, req.body['max_tokens'], req.body['model'])==(api, 1, 'fake-model')
@@ -52,11 +46,11 @@ def test_a_script_sets_up_and_a_session_opens(api, home, cfg):
         assert c.initialize({})['authMethods']==[]
         assert c.new(home)
 
-def test_what_a_person_wrote_is_kept_and_logout_gives_it_back(home, cfg):
+def test_what_a_person_wrote_is_kept_and_logout_gives_it_back(sh, home, cfg):
     cfg.mkdir(parents=True)
     mine = {'.env':b'\xef\xbb\xbf# my keys\r\nexport OTHER="a b" # two\r\n', 'config.toml':b'# settings\nkeys = "any" # loose\n\n# turns\n[agent]\nsteps = 5\n'}
     for n,b in mine.items(): (cfg/n).write_bytes(b); (cfg/n).chmod(0o644)
-    with FakeModel() as m: r = by_script(m, home, '--no-check')
+    with FakeModel() as m: r = by_script(sh, m, home, '--no-check')
     assert r.returncode==0 and not m.requests, r.stderr
     now = tree(cfg)
     assert now['.env']==mine['.env']+f'MINE_API_KEY={KEY}\r\n'.encode()
@@ -68,10 +62,10 @@ def test_what_a_person_wrote_is_kept_and_logout_gives_it_back(home, cfg):
     r = sh('logout', d=home)
     assert r.returncode==0 and 'nothing' in r.stdout and tree(cfg)==mine
 
-def test_twice_and_again_leaves_one_line_a_name(home, cfg):
+def test_twice_and_again_leaves_one_line_a_name(sh, home, cfg):
     with FakeModel() as m:
-        for k in ('first-key-1234', KEY): assert by_script(m, home, '--no-check', key=k).returncode==0
-        assert by_script(m, home, '--no-check', api='messages').returncode==0
+        for k in ('first-key-1234', KEY): assert by_script(sh, m, home, '--no-check', key=k).returncode==0
+        assert by_script(sh, m, home, '--no-check', api='messages').returncode==0
     assert (cfg/'.env').read_text().splitlines()==[f'MINE_API_KEY={KEY}', f'ANTHROPIC_API_KEY={KEY}']
     assert (cfg/'config.toml').read_text().count('model = ')==1
     settings.logout(Config(cfg))
@@ -82,21 +76,21 @@ FAULTS = dict(key=([dict(http=401, body=dict(error=dict(message=f'Incorrect API 
     address=([dict(http=404, body='<html><title>Not here</title>')], 'No model server answers'), quota=([dict(http=402, body='pay')], 'cannot pay'), cut=([dict(text='a'), dict(sleep=.05), dict(cut=True)], 'check failed'))
 
 @pytest.mark.parametrize('k', FAULTS)
-def test_a_failed_check_says_what_is_wrong_and_writes_nothing(k, home):
+def test_a_failed_check_says_what_is_wrong_and_writes_nothing(k, sh, home):
     evs,said = FAULTS[k]
-    with FakeModel([evs]*3) as m: r = by_script(m, home, api='messages' if k=='model' else 'chat')
+    with FakeModel([evs]*3) as m: r = by_script(sh, m, home, api='messages' if k=='model' else 'chat')
     assert r.returncode==1 and said in r.stderr and len(r.stderr.splitlines())==1 and hides(r.stdout, r.stderr) and tree(home)=={}, r.stderr
 
-def test_no_network_is_told(home):
+def test_no_network_is_told(sh, home):
     r = sh('setup','--provider','mine','--base-url','http://127.0.0.1:9/v1','--model','m','--key-stdin', d=home, stdin=KEY)
     assert r.returncode==1 and 'The server cannot be reached' in r.stderr and tree(home)=={}
 
 def test_a_key_on_the_command_line_is_refused_and_not_repeated(home):
     for args in (['--key', KEY], [f'--api-key={KEY}'], [KEY], ['--key-std', KEY]):
-        r = sh('setup', '--provider', 'openai', *args, d=home)
+        r = exe('setup', '--provider', 'openai', *args, d=home)
         assert r.returncode==2 and hides(r.stdout, r.stderr) and tree(home)=={}
 
-def test_what_cannot_be_used_is_a_sentence(home, cfg):
+def test_what_cannot_be_used_is_a_sentence(sh, home, cfg):
     for args,key,said in ((['--provider','mine'], KEY, '--base-url'), (['--provider','demo'], KEY, 'a provider is'), (['--provider','x','--base-url','h:1'], KEY, 'a base URL'),
             (['--provider','openai'], 'no key\nat all', 'that is no key'), (['--provider','openai'], '', 'needs a key')):
         r = sh('setup', *args, '--model', 'm', '--key-stdin', '--no-check', d=home, stdin=key)
@@ -105,21 +99,11 @@ def test_what_cannot_be_used_is_a_sentence(home, cfg):
     r = sh('setup', '--provider', 'openai', '--key-stdin', '--no-check', d=home, stdin=KEY)
     assert r.returncode==1 and 'config.toml' in r.stderr and list(tree(cfg))==['config.toml']
 
-def test_a_server_may_take_no_key(home, cfg):
+def test_a_server_may_take_no_key(sh, home, cfg):
     r = sh('setup','--provider','box','--base-url','http://gpu-box:8000/v1','--model','m','--key-stdin','--no-check', d=home)
     assert r.returncode==0 and not (cfg/'.env').exists(), r.stderr
     c = Config(cfg)
     assert default_model(c).name=='box/m' and servable(default_model(c), c) is None
-
-@pytest.fixture
-def tty(home):
-    "Starts commands at terminals, and ends those that are left"
-    ts = []
-    def start(*args, **kw): ts.append(Tty(*args, d=home, **kw)); return ts[-1]
-    yield start
-    for t in ts:
-        if t.pid: os.kill(t.pid, signal.SIGKILL); os.waitpid(t.pid, 0)
-        os.close(t.fd)
 
 def echoes(t): return bool(termios.tcgetattr(t.fd)[3]&termios.ECHO)
 
@@ -138,7 +122,7 @@ def test_a_person_is_asked_and_a_rejected_key_and_model_are_asked_again(tty, hom
     assert parse_env((cfg/'.env').read_text())=={'MINE_API_KEY':KEY}
     assert [r.body['model'] for r in m.requests]==['big','big','small']
 
-def test_a_key_that_is_there_is_kept_by_enter(tty, home, cfg):
+def test_a_key_that_is_there_is_kept_by_enter(tty, sh, home, cfg):
     cfg.mkdir(parents=True); (cfg/'.env').write_text(f'ANTHROPIC_API_KEY={KEY}\n')
     t = tty('setup', '--no-check')
     for wait,say in (('Number or name', '1'), (r'Enter keeps the one in \.env\): ', ''), (r'Model \[claude-[\w-]+\]: ', '')):
@@ -170,7 +154,7 @@ def test_ctrl_c_during_the_check_is_heard_at_once(tty, home):
 
 def test_an_editor_appends_setup_to_its_own_command(home):
     d = home/'elsewhere'
-    r = sh('--cfg', str(d), '--model', 'mine/m', '--no-web', 'setup', d=home)
+    r = exe('--cfg', str(d), '--model', 'mine/m', '--no-web', 'setup', d=home)
     assert r.returncode==2 and 'no terminal' in r.stderr, r.stderr
     cfgd = dict(OPENAI_API_KEY=KEY)
     settings.save(Config(d), cfgd, {})
@@ -181,20 +165,25 @@ def test_an_editor_appends_setup_to_its_own_command(home):
     assert r.returncode==1 and 'anthropic/claude-opus-5-5 has no key' in r.stderr
 
 @pytest.mark.parametrize('api', ['chat','messages'])
-def test_doctor_finds_a_working_set_up(api, home, cfg):
+def test_doctor_finds_a_working_set_up(api, sh, home, cfg):
     with FakeModel([HI]) as m:
-        assert by_script(m, home, '--no-check', api=api).returncode==0
-        r = sh('doctor', d=home)
+        assert by_script(sh, m, home, '--no-check', api=api).returncode==0
+        r = dict(chat=exe, messages=sh)[api]('doctor', d=home)
     assert r.returncode==0 and r.stderr=='' and len(m.requests)==1, r.stdout+r.stderr
     name = 'mine' if api=='chat' else 'anthropic'
     for s in (f'{name.upper()}_API_KEY: in .env', f'{name}/fake-model at {where(m, api)[1]}', 'one token after', 'session/new', '`model` of config.toml', EXE, '"agent_servers"', 'agent-shell'): assert s in r.stdout, s
     assert hides(r.stdout)
 
-def test_doctor_names_what_is_broken(home, cfg):
+@pytest.fixture
+def quick(monkeypatch):
+    "The doctor tries one library of three, since loading all is most of its time; the tests of a working set-up have it try all"
+    for k in ('openai','anthropic'): monkeypatch.delitem(LIBS, k)
+
+def test_doctor_names_what_is_broken(quick, sh, home, cfg):
     r = sh('doctor', d=home)
     assert r.returncode==1 and re.search(r'✗ model .*ramabana-acp setup', r.stdout) and 'on the demo model' in r.stdout and 'agent_servers' not in r.stdout
     with FakeModel([FAULTS['key'][0]]*2) as m:
-        assert by_script(m, home, '--no-check').returncode==0
+        assert by_script(sh, m, home, '--no-check').returncode==0
         r = sh('doctor', '--json', d=home)
         o = json.loads(r.stdout)
         assert r.returncode==1 and not o['ok'] and [c['what'] for c in o['checks'] if c['state']=='bad']==['answer'] and 'The key was rejected' in r.stdout
@@ -205,7 +194,7 @@ def test_doctor_names_what_is_broken(home, cfg):
     r = sh('doctor', d=home)
     assert r.returncode==1 and re.search(r'✗ settings .*config.toml', r.stdout)
 
-def test_doctor_leaves_no_session_behind(home):
+def test_doctor_leaves_no_session_behind(quick, sh, home):
     assert sh('doctor', '--model', 'demo', d=home).returncode==0
     assert not [p for p in home.rglob('*.jsonl')]+[p for p in home.rglob('meta.json')]
 
@@ -230,6 +219,7 @@ def test_settings_are_put_in_and_taken_out_of_any_file(text):
 line = st.one_of(st.sampled_from(['# note', '', 'A=1', 'export B="x y" # z', "C='q", 'no line', 'K=old', 'export K="older" # k', ' K = oldest']), st.text(max_size=12))
 
 @hyp(max_examples=200, deadline=None)
+@example(['A=1\r'], '\n', '0') # a lone carriage return ends no line
 @given(st.lists(line, max_size=6), st.sampled_from(['\n','\r\n']), st.text('abcXYZ019-_=+/.$%#', min_size=1, max_size=20))
 def test_one_line_of_env_changes_and_no_other(ls, end, value):
     text = end.join(ls)

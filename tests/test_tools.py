@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from ramabana_acp.core import Cancelled, Err, Token, ToolError, jdumps, secret
 from ramabana_acp.tools.files import near, page
-from ramabana_acp.tools.registry import preview, run_call, tools_for
+from ramabana_acp.tools.registry import rehearse, run_call, tools_for
 from ramabana_acp.tools.tool import Out, Tool, check_args
 from ramabana_acp.agent.briefing import notes, system_prompt
 from ramabana_acp.workspace.activity import Activity, Plan
@@ -111,7 +111,7 @@ def test_R57_view_and_edit_read_what_the_host_reads(root):
     (root/'a.py').write_text('saved = 1\n')
     d = Desk(root, cls=Buffer)
     assert 'unsaved' in d.ok('view_file', path='a.py')
-    assert preview('edit_file', dict(path='a.py', old='unsaved', new='u'), d.host)['diff'][1:]==('unsaved = 1\n','u = 1\n')
+    assert rehearse(d.tools['edit_file'], dict(path='a.py', old='unsaved', new='u'), d.host)[0][1:]==('unsaved = 1\n','u = 1\n')
     assert 'unsaved' in d.ok('grep', pattern='unsaved', path='a.py')
 
 # editing
@@ -235,13 +235,19 @@ def test_C064_R72_previews_are_computed_without_writing(root):
         act = d.cards.rows()[-1]
         path = str(root/args['path'])
         assert (act.diff, act.locations)==((path,*want), [(path,line)])
-        assert preview(name, args, d.host)==dict(diff=(path,*want))
+        assert len(d.asked)==calls.index((name,args,want,line))+1
     assert (d.get('b.txt'), os.listdir(root))==(b'1\n2\n', ['b.txt'])
-    assert preview('run_shell', dict(command='make'), d.host)==dict(text='make')
+    d.bad('run_shell', command='make')
+    assert (d.cards.rows()[-1].diff, d.asked[-1].preview)==(None, 'make')
 
-def test_R73_an_edit_that_cannot_be_replayed_falls_back_to_text(desk):
+def test_R73_an_edit_that_cannot_be_replayed_falls_back_to_text(root):
+    d = Desk(root, mode='ask', say='no')
     for args in ({}, dict(path='a.py'), dict(path='a.py', old='1', new='2'), dict(path='/etc/x', text='y'), dict(bogus=1), dict(path=7)):
-        for name in ('edit_file','create_file','run_shell','add_root','nosuch'): assert list(preview(name, args, desk.host))==['text']
+        for name in ('edit_file','create_file','run_shell','add_root','nosuch'): assert not d.run(name, **args)['ok']
+    assert d.asked==[], 'nobody is asked about what cannot succeed'
+    d.bad('edit_file', path='.env', old='1', new='2')   # what is in there is not told before the answer, nor that it is not there
+    assert [(a.tool, a.preview) for a in d.asked]==[('edit_file', '-1\n+2')]
+    assert not any(a.diff for a in d.cards.rows()) and os.listdir(root)==[]
 
 def test_the_diff_has_the_spelling_of_the_editor(root):
     link = root.parent/'link'

@@ -139,7 +139,7 @@ class Models(FakeModel):
         self.scripts,self.seen,self.script = {},{},Endless(self.route)
     def add(self, root, script): self.scripts[str(root)],self.seen[str(root)] = list(script),[]
     def route(self, body):
-        sys_ = str(body['messages'][0].get('content'))
+        sys_ = str(body.get('system') or body['messages'][0].get('content'))
         root = max((r for r in self.scripts if r in sys_), key=len, default=None)
         if root is None: return [dict(http=500, body='the system prompt names no folder of a test')]
         self.seen[root].append(body)
@@ -200,6 +200,14 @@ class Agent(EditorClient):
             (root/k).write_bytes(v if isinstance(v, bytes) else v.encode())
         if self.models: self.models.add(root, fill(list(script), root))
         return Session(self, root, new or {}, **kw)
+    def served(self, sid):
+        "Return once all that the agent asked for in session `sid` is answered: each request has a thread here, which may end after the turn's answer was read"
+        poll(lambda: not any(p.get('sessionId')==sid for _,p in list(self.open.values())))
+    def leaves(self, timeout=5):
+        "The exit code, once the process has left and all that it wrote is read"
+        code = self.proc.wait(timeout)
+        with self.cond: assert self.cond.wait_for(lambda: self.eof, 10)
+        return code
     def problems(self):
         "What broke the protocol since the last time, as `(what, message)`"
         todo,self.at = self.trace[self.at:],len(self.trace)
@@ -294,12 +302,19 @@ def environs():
         except OSError: pass # gone, or somebody else's
 
 def poll(f, timeout=20):
-    "Wait until `f()` is true"
-    end = time.monotonic()+timeout
+    "Wait until `f()` is true; looks often at first, since most things take a millisecond"
+    end,nap = time.monotonic()+timeout,.0005
     while not (v := f()):
         if time.monotonic()>end: raise TimeoutError(f'not within {timeout} s')
-        time.sleep(0.01)
+        time.sleep(nap)
+        nap = min(nap*1.5, .01)
     return v
+
+def shut(ed, strict=True):
+    "Close the editor `ed`; a release that has arrived may not be served yet"
+    try: poll(lambda: not (strict and ed.unreleased), 2)
+    except TimeoutError: pass # `close` says so
+    ed.close(strict)
 
 @contextmanager
 def agent(*args, script=None, env=None, init=True, models=None, cmd=None, rc=0, traceback=False, strict=True, home=None, **kw):
@@ -316,7 +331,7 @@ def agent(*args, script=None, env=None, init=True, models=None, cmd=None, rc=0, 
         if init: a.initialize()
         yield a
         code = a.close(5)
-        for ed in a.parts.values(): ed.close(strict=strict and not ed.gone and not a.ed.gone)
+        for ed in a.parts.values(): shut(ed, strict and not ed.gone and not a.ed.gone)
         a.verify(traceback)
         if rc is not None: assert code==rc, f'exit code {code}: {a.stderr[-2000:]}'
     except BaseException:
@@ -358,7 +373,7 @@ class Shared:
         try:
             assert a.proc.poll() is None, f'the agent has left: {a.stderr[-2000:]}'
             for sid in set(a.parts)-was:
-                a.parts[sid].close()
+                shut(a.parts[sid])
                 if sid in a.sessions:
                     try: a.request('session/close', dict(sessionId=sid), timeout=10)
                     except Remote as e: assert e.code==-32002, e # closed by the test

@@ -14,14 +14,17 @@ from itertools import groupby
 from fastcore.basics import patch
 from ..core import Cancelled, Err, NotFound, Token, TurnFailed, clip, log, new_id
 from ..config import Config
-from ..models.messages import Usage, add_usage, calls, pair, text_of, user
+from ..models.messages import Usage, add_usage, calls, pair, text, text_of, user
 from ..models.specs import cost, default_model, resolve, servable
 from ..models.provider import mk_provider
 from ..workspace.activity import Activity, Plan
 from ..tools.registry import tools_for
 from .briefing import system_prompt
+from .limits import Spent, budget, not_verified, over, unchecked
 from .turn import Turn, failure
 from .commands import COMMANDS, advertised, run_command
+from .controls import Controls
+from .compaction import Room
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-run
 class Run:
@@ -46,7 +49,10 @@ class Agent:
         provider=None, # an object with `stream`, instead of the model's own
         session_id=None, # the id of the conversation
         store=None, # a `History` that keeps the conversation; None keeps nothing
-        max_steps=80, # requests to the model in one turn
+        max_steps=None, # requests to the model in one turn; omit for the preset's bound
+        preset=None, # how much is put into a turn; omit for the person's default
+        ceiling=None, # the `Ceiling` of the postures
+        drop=(), # names of tools that this conversation does without
     ):
         self.host,self.approvals,self.on_thought,self.web,self.max_steps = host,approvals,on_thought,web,max_steps
         self.cfg = Config.load(cfg)
@@ -54,9 +60,11 @@ class Agent:
         else: self.model = resolve(model, self.cfg) if isinstance(model, str) else model
         self.activity,self.plan,self.session_id = Activity(on_activity, host=host),Plan(on_plan),session_id or new_id('s_', 16)
         self.history,self.use,self.turn_use,self.stop_reason = [],Usage(),Usage(),None
-        self._sp,self._extra,self._tools,self._provider = sp,extra_sp,tools,provider
+        self._sp,self._extra,self._tools,self._provider,self._own,self._drop = sp,extra_sp,tools,provider,(sp is None, tools is None),tuple(drop)
         self._lock,self._run,self._ids,self._had,self._making = threading.Lock(),None,set(),[],threading.Lock()
-        self.on_usage = self.store = None
+        self.on_usage = self.on_notice = self.store = self.outcome = self.tok = None
+        self.room = Room(self)
+        self.spent,self.controls = Spent(),Controls(self, ceiling if approvals else None, preset)
         if store: self.take_up(store)
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-take-up
@@ -66,6 +74,9 @@ def take_up(self:Agent, store):
     self.store,self.history,self.use,self._ids,self.session_id = store,store.messages,store.use,store.ids,store.id
     self.host.recall(store.seen)
     self.plan.items,self.activity.keep,self.plan.keep = list(store.plan),store.act,lambda p: store.planned(p.items)
+    u = store.usage
+    self.spent = Spent(u.get('steps', 0), u.get('calls', 0), u.get('tokens', 0), u.get('cost') if u else '0')
+    self.controls.restore(store.settings)
 
 @patch(as_prop=True)
 def library(self:Agent):
@@ -93,13 +104,13 @@ def resume_session(self:Agent, selector='latest'):
 def tools(self:Agent):
     "What the model may call, by name"
     with self._making:
-        if self._tools is None: self._tools = tools_for(self.host, web=self.web, plan=self.plan)
+        if self._tools is None: self._tools = tools_for(self.host, web=self.web, plan=self.plan, drop=(*self._drop, *self.controls.bounds.drop))
         return self._tools
 
 @patch(as_prop=True)
 def system(self:Agent):
     "What the model is told before everything else"
-    if self._sp is None: self._sp = system_prompt(self.host, self.tools, self.model, extra=self._extra)
+    if self._sp is None: self._sp = system_prompt(self.host, self.tools, self.model, self._extra, self.controls.preset)
     return self._sp
 
 @patch(as_prop=True)
@@ -112,6 +123,21 @@ def provider(self:Agent):
             if hasattr(p, 'root'): p.root = str(self.host.roots[0])
             self._provider = p
         return self._provider
+
+# %% ../../nbs/agent/06_agent.ipynb #agent-switch
+@patch
+def refit(self:Agent):
+    "Make briefing and tools anew for the next turn"
+    with self._making:
+        if self._own[0]: self._sp = None
+        if self._own[1]: self._tools = None
+
+@patch
+def switch(self:Agent, spec):
+    "Go on with the model `spec`"
+    with self._making: old,self._provider,self.model = self._provider,None,spec
+    self.refit()
+    if hasattr(old, 'close'): old.close()
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-warm
 @patch
@@ -149,7 +175,9 @@ def _end(self:Agent, run, lost=False):
             if lost: self.history = pair(self.history)
             if self.host.tok is run.tok: self.host.tok = None
             self._run = None
-    if not lost: run.done.set()
+    if lost: return
+    self.controls.apply()
+    run.done.set()
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-stream
 @patch
@@ -169,10 +197,13 @@ def _go(self:Agent, msg, tok, typed=None):
     "Register, stop once, then the turn itself"
     run = self._begin(tok)
     try:
-        self.stop_reason,self.turn_use,self.host.tok,hist = None,Usage(),tok,self.history
+        self.controls.apply()
+        self.stop_reason,self.outcome,self.turn_use,self.host.tok,hist = None,None,Usage(),tok,self.history
         yield
+        typed = typed or [dict(type='text', text=text_of(msg))]
+        if note := self.controls.note(hist): msg['content'].append(text(note))
         hist.append(msg)
-        if self.store: self.store.prompt(typed or [dict(type='text', text=text_of(msg))], hist); self.store.save(hist)
+        if self.store: self.store.prompt(typed, hist); self.store.save(hist)
         yield from self._work(run, hist)
     finally: self._end(run)
 
@@ -189,7 +220,9 @@ def _work(self:Agent, run, hist):
     except TurnFailed as e: why = str(e); raise
     except GeneratorExit: run.tok.cancel(); raise
     finally:
-        if self._run is run and t: self.turn_use,self.use = t.use,add_usage(self.use, t.use)
+        if self._run is run and t:
+            self.turn_use,self.use,self.spent = t.use,add_usage(self.use, t.use),self.spent.plus(t.spent)
+            self.outcome = t.paused and dict(kind='paused', reason=t.paused)
         if self._run is run:
             self.stop_reason = 'cancelled' if run.tok.cancelled else t and t.stop_reason
             if self.store: self.store.end(self.stop_reason or 'error', self.turn_use, why, hist, self.host.marks())
@@ -202,17 +235,19 @@ def _turn(self:Agent, tok, hist):
     except (Cancelled,TurnFailed): raise
     except Exception as e: raise failure(e) from e
     save = partial(self.store.save, hist) if self.store else None
-    return Turn(*args, self.approvals, self.activity, tok, self._thought, self.max_steps, self._used(hist), save, self._tell_usage, self.store and self.store.said)
+    t = Turn(*args, self.approvals, self.activity, tok, self._thought, ids=self._used(hist), save=save, said=self.store and self.store.said,
+        on_usage=lambda msg: self._tell_usage(msg, self.spent.plus(t.spent)), effort=self.controls.thinks(),
+        limit=lambda: self._limit(t), after=lambda said: self._after(t, said), room=lambda refused=False: self._room(t, refused), notice=self._notice)
+    return t
 
 @patch
-def _tell_usage(self:Agent, msg):
-    "Tell what the context holds by now, and what the session has cost"
-    u = msg.get('usage')
-    if not u or not any(u.values()) or not self.model: return
-    self._spent = add_usage(getattr(self, '_spent', None) or self.use, u)
-    o = dict(used=u['input']+u['cache_read']+u['cache_write']+u['output'], size=self.model.window, cost=cost(self._spent, self.model))
-    if self.store: self.store.used(**o)
-    if self.on_usage: self.on_usage(**o)
+def _tell_usage(self:Agent, msg, spent):
+    "Tell what the context holds by now, where that is known, and what the session has `spent`"
+    u,o = msg.get('usage') or {},dict(cost=spent.money())
+    known = self.model and any(u.values())
+    if known: o.update(used=u['input']+u['cache_read']+u['cache_write']+u['output'], size=self.model.window)
+    if self.store: self.store.used(**o, steps=spent.steps, calls=spent.calls, tokens=spent.tokens)
+    if known and self.on_usage: self.on_usage(**o)
 
 @patch
 def _used(self:Agent, hist):
@@ -227,6 +262,39 @@ def _thought(self:Agent, s, mid):
     "Hand a thought to the hook that is set now"
     if self.on_thought: self.on_thought(s, mid)
 
+# %% ../../nbs/agent/06_agent.ipynb #agent-room
+@patch
+def _room(self:Agent, t, refused):
+    "Make room in the history of turn `t` if it is due, or because the server `refused`; returns whether it was made"
+    if not refused and not self.room.due(t.history): return False
+    return self.room.make(t.history, t.tok, why='refused' if refused else '') is not None
+
+@patch
+def compact(self:Agent, focus=''):
+    "Put a summary in place of the beginning of the conversation; returns it, or None when it is too short for that. Raises `Err`, `Cancelled`"
+    run = self._begin(self.tok or Token())
+    try: return self.room.make(self.history, run.tok, focus, 'asked')
+    finally: self._end(run)
+
+@patch
+def use_more(self:Agent, u): "Count what a request beside the conversation used"; self.use = add_usage(self.use, u)
+
+@patch
+def _notice(self:Agent, s): "Show a line to the person; is there somebody to show it?"; return bool(self.on_notice and self.on_notice(s))
+
+# %% ../../nbs/agent/06_agent.ipynb #agent-limit
+@patch
+def _limit(self:Agent, t):
+    "The `Over` of turn `t` or of the session, or None"
+    turn = {**budget(self.cfg, 'turn', self.controls.bounds), **({'steps':self.max_steps} if self.max_steps else {})}
+    return over(t.spent, self.spent.plus(t.spent), dict(turn=turn, session=budget(self.cfg, 'session')))
+
+@patch
+def _after(self:Agent, t, said):
+    "What the model is told after its last words `said`, or None; may mark turn `t` as paused"
+    if more := self.controls.hand_over(said, t.tok): return more
+    if self.controls.bounds.verify and (ps := unchecked(t.done)): t.paused = not_verified(ps)
+
 # %% ../../nbs/agent/06_agent.ipynb #agent-name
 NAMING = 'Name the conversation below in at most six words. Answer with the name alone: no quotes, no full stop.'
 
@@ -239,7 +307,7 @@ def name_it(self:Agent):
     try:
         for k,o in self.provider.stream([user(f'{NAMING}\n\n{said}')], system='You name conversations.', tok=Token()):
             if k=='text': s += o
-            elif k=='done': self._tell_usage(o)
+            elif k=='done': self.spent.request(o['usage'], cost(o['usage'], self.model)); self.use_more(o['usage'])
     except (Err,Cancelled) as e: return log('the model gave no title', error=e)
     self.store.set_title(s, by='model')
 
@@ -276,7 +344,7 @@ def stream_with(self:Agent, prompt, image=None):
 @patch
 def commands(self:Agent):
     "The commands as `{'name','description','hint'}`, the hint only where something may follow"
-    return advertised(COMMANDS)
+    return advertised(COMMANDS, self)
 
 @patch
 def command(self:Agent, line):

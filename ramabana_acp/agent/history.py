@@ -224,6 +224,12 @@ def used(self:History, **kw):
     self.append('usage', **kw)
 
 @patch
+def compacted(self:History, id, summary, history):
+    "The model goes on from a `summary` of the beginning; `history` is what it is sent now"
+    self.save(history)
+    self.append('compact', id=id, summary=summary)
+
+@patch
 def said(self:History, text, mid=None): self.append('said', text=text, mid=mid)
 
 @patch

@@ -9,7 +9,7 @@ __all__ = ['NotSaved', 'Held', 'Disk', 'private_dir', 'private_file', 'put', 'li
            'holder', 'hold', 'Journal']
 
 # %% ../../nbs/agent/01b_journal.ipynb #journal-imports
-import errno, fcntl, json, os, shutil, socket, sys, threading, time
+import errno, fcntl, io, json, os, shutil, socket, sys, threading, time
 from contextlib import suppress
 from fastcore.basics import patch
 from ..core import Err, InvalidRequest, new_id, one_line, secrets, write_atomic
@@ -105,17 +105,18 @@ def rescue(b):
     return None,b'',b
 
 # %% ../../nbs/agent/01b_journal.ipynb #journal-quick
-def quick(raw, check):
-    "All records of a file in which every line is good, else None"
-    recs = []
+def quick(f, check):
+    "All records of the open file `f` (bytes) when every line is good, else None"
+    recs,t = [],io.TextIOWrapper(f, 'utf-8', newline='\n')
     try:
-        for s in raw.decode().split('\n'):
-            if not s: continue
+        for s in t:
+            if s=='\n': continue
             o,end = _scan(s, 0)
-            if end!=len(s) or type(o) is not dict or type(o.get('k')) is not str or not check(o): return None
+            if s[end:]!='\n' or type(o) is not dict or type(o.get('k')) is not str or not check(o): return None
             recs.append(o)
     except (StopIteration, ValueError, RecursionError): return None
-    return recs if raw.endswith(b'\n') else None
+    finally: t.detach()
+    return recs
 
 # %% ../../nbs/agent/01b_journal.ipynb #journal-scan-def
 def scan(
@@ -123,7 +124,7 @@ def scan(
     check=lambda rec: True, # is this record of any use?
 ): # records, `(offset, bytes)` of each bad piece, and the bytes without them
     "Read the lines of a journal"
-    if (recs := quick(raw, check)) is not None: return recs,[],raw
+    if (recs := quick(io.BytesIO(raw), check)) is not None: return recs,[],raw
     recs,bad,good,pos = [],[],[],0
     for b in raw.split(b'\n'):
         if b:
@@ -184,7 +185,10 @@ class Journal:
 @patch
 def load(self:Journal, check=lambda rec: True):
     "The records of the file"
-    with open(self.path, 'rb') as f: raw = f.read()
+    with open(self.path, 'rb') as f:
+        if (recs := quick(f, check)) is not None: self.good,self.mending = f.tell(),None; return recs
+        f.seek(0)
+        raw = f.read()
     recs,bad,good = scan(raw, check)
     self.good,self.mending = len(good),None if good==raw else (raw,bad,good)
     return recs

@@ -71,15 +71,10 @@ def unpack_blocks(blocks, load):
 # %% ../../nbs/agent/01c_records.ipynb #records-checks
 FORMAT = 1,0
 
-def _has(*keys):
-    "A check that all of `keys` are texts"
-    def f(r):
-        for k in keys:
-            if type(r.get(k)) is not str: return False
-        return True
-    return f
+def _text(r): return type(r.get('text')) is str
+def _named(r): return type(r.get('id')) is str and type(r.get('name')) is str
+def _mime(r): return type(r.get('mime')) is str
 
-_text,_named,_mime = _has('text'),_has('id', 'name'),_has('mime')
 _part = dict(text=_text, thinking=_text, call=_named, image=_mime, audio=_mime, file=_mime)
 
 def _parts_ok(ps):
@@ -93,8 +88,8 @@ def _result_ok(r): return type(r) is dict and _named(r) and _text(r) and ('media
 def message_ok(m):
     "Is `m` a message that can be sent?"
     if type(m) is not dict: return False
-    if m.get('role')=='tool': return type(m.get('results')) is list and all(map(_result_ok, m['results']))
-    return m.get('role') in ('user','assistant') and _parts_ok(m.get('content'))
+    if (role := m.get('role'))=='tool': return type(m.get('results')) is list and all(map(_result_ok, m['results']))
+    return role in ('user','assistant') and _parts_ok(m.get('content'))
 
 # %% ../../nbs/agent/01c_records.ipynb #records-checks-more
 def _hist_ok(r):
@@ -111,10 +106,12 @@ def _card_ok(r):
     places = ls is None or type(ls) is list and all(type(l) is list and len(l)==2 and type(l[0]) is str for l in ls)
     return places and type(r.get('id')) is str
 
+def _has(*keys): return lambda r: all(type(r.get(k)) is str for k in keys)
+
 _item = _has('id', 'text', 'status')
 def _plan_ok(r): return type(r.get('items')) is list and all(type(i) is dict and _item(i) for i in r['items'])
-def _prompt_ok(r): return type(r.get('blocks')) is list and all(type(b) is dict for b in r['blocks'])
-def _end_ok(r): return 'use' not in r or type(r['use']) is dict and all(isinstance(v, (int,float)) for v in r['use'].values())
+def _prompt_ok(r): return type(r.get('blocks')) is list and {*map(type, r['blocks'])}<={dict}
+def _end_ok(r): return 'use' not in r or type(r['use']) is dict and {*map(type, r['use'].values())}<={int,float,bool}
 
 # %% ../../nbs/agent/01c_records.ipynb #records-check
 def _numbered(k, ok): return lambda r: type(r.get('n')) is int and ok(r.get(k))
@@ -140,7 +137,7 @@ def fold(recs, load):
         k = r['k']
         if k=='msg': add(r['n'], r['m'])
         elif k=='result':
-            add(n := r['n'], results([]))
+            if (n := r['n']) not in msgs: add(n, results([]))
             if msgs[n]['role']=='tool': msgs[n]['results'].append(unpacked(r['r'], load))
         elif k=='hist':
             now = []

@@ -22,26 +22,30 @@ NEWER = 'it was written by a newer version, whose work this one might spoil'
 @patch
 def _restore(self:History, recs):
     "Take up what `recs` tell; returns the cards that were begun, id → their last state"
-    cards,newest,use,last = {},(0,0),[],{}
+    cards,newest,use,last,new = {},(0,0),{},{},[]
     pairs = fold(recs, self.journal.file)
     for r in recs:
         k = r['k']
         if k=='card': cards[r['id']] = r.get('state')
-        elif k=='msg': self.ids.update([c['id'] for c in r['m'].get('content', ()) if c['type']=='call'])
+        elif k=='msg':
+            for c in r['m'].get('content', ()):
+                if c['type']=='call': self.ids.add(c['id'])
         elif k=='prompt': self.prompts,self.open,last = self.prompts+1,True,r
-        elif k=='end': self.open,last = False,r; use.append(r.get('use') or {})
+        elif k=='end':
+            self.open,last = False,r
+            for a,b in (r.get('use') or {}).items(): use[a] = use.get(a, 0)+b
         elif k=='title': self.title,self.titled = clean_title(r['title']),r.get('by')
         elif k=='plan': self.plan = r['items']
         elif k=='usage': self.usage = {a:b for a,b in r.items() if a not in ('k','at')}
         elif k=='set': self.settings = {a:b for a,b in {**self.settings, **r}.items() if a not in ('k','at') and b is not None}
         elif k=='seen': self.seen.update(r['files'])
         elif k=='head': self._head(r); newest = max(newest, _version(r))
+        elif k=='hist': new += [o for o in r['of'] if type(o) is dict]
         elif k=='forked': last = r
     self.updated = _at(last, self.updated)
-    self.use = Usage(**{k:sum(u.get(k) or 0 for u in use) for k in Usage()})
+    self.use = Usage(**{k:use.get(k, 0) for k in Usage()})
     self.messages,self.known = [m for _,m in pairs],[(n, {**m}) for n,m in pairs]
     self.had = [*self.messages]
-    new = [o for r in recs if r['k']=='hist' for o in r['of'] if type(o) is dict]
     self.n = max([r['n'] for r in recs+new if type(r.get('n')) is int], default=0)
     if newest[0]>FORMAT[0]: self.journal.readonly = f'{NEWER} (format {newest[0]}); update to go on with it'
     return cards
@@ -150,6 +154,7 @@ def replay(self:History):
         elif k=='card' and (a := cards.pop(r['id'], None)): yield dict(type='card', card=a)
         elif k=='said': yield dict(type='text', text=r['text'], mid=r.get('mid'))
         elif k=='plan': yield dict(type='plan', items=r['items'])
+        elif k=='compact' and isinstance(r.get('summary'), str): yield dict(type='compact', id=str(r.get('id')), summary=r['summary'])
     if self.usage: yield dict(type='usage', **{k:v for k,v in self.usage.items() if k!='type'})
     if self.title: yield dict(type='title', title=self.title)
 

@@ -11,8 +11,10 @@ __all__ = ['UNRUN', 'MAX_CUTS', 'NUDGE', 'SLIM', 'Chunk', 'Turn', 'unrun', 'fail
 from fastcore.basics import patch
 from ..core import Cancelled, Err, Token, TurnFailed, clip_bytes, head_tail, log, new_id, one_line, redact
 from ..models.messages import Usage, add_usage, assistant, calls, result, results, text, text_of, user
+from ..models.specs import cost
 from ..models.provider import ModelError
 from ..tools.registry import run_call
+from .limits import Spent, over
 
 # %% ../../nbs/agent/04_turn.ipynb #turn-chunk
 class Chunk(str):
@@ -40,12 +42,20 @@ class Turn:
         save=None, # called as `save(mid=…, part=…)` when there is more to keep
         on_usage=None, # called with the message that an answer of the model ended in
         said=None, # called as `said(text, mid)` with words that are in no message
+        effort=None, # how hard to think, in the model's own words
+        limit=None, # called before each request; the `Over` it returns ends the turn. Omit for `max_steps`
+        room=None, # called before each request, and as `room(True)` when the server finds it too long; has it made the history shorter?
+        notice=None, # called with a line for the person; does somebody show it? Omit to make it a thought
+        after=None, # called with the last words; a string it returns goes to the model, and the turn goes on
     ):
         self.provider,self.history,self.tools,self.host,self.system = provider,history,tools or {},host,system
         self.approvals,self.activity,self.tok,self.on_thought,self.max_steps = approvals,activity,tok or Token(),on_thought,max_steps
         self.use,self.stop_reason,self.mid,self.start = Usage(),None,None,len(history)-1
         self.save,self.on_usage,self.said = save or (lambda **kw: None),on_usage or (lambda msg: None),said or (lambda s, mid: None)
         self.ids = {c['id'] for m in history for c in calls(m)} if ids is None else ids
+        self.effort,self.after,self.spent,self.done,self.paused = effort,after or (lambda said: None),Spent(),[],None
+        self.room,self.notice = room or (lambda refused=False: False),notice or (lambda s: False)
+        self.limit = limit or (lambda: over(self.spent, self.spent, dict(session={}, turn=dict(steps=self.max_steps))))
 
 # %% ../../nbs/agent/04_turn.ipynb #turn-thought
 @patch
@@ -58,7 +68,7 @@ def thought(self:Turn, s):
 @patch
 def again(self:Turn, o):
     "Say that the model is asked once more, and why"
-    if o: self.thought(f"{o['message']}. Asking again in {o['delay']:g} s ({o['attempt']} of {o['of']}).\n")
+    if o and not self.notice(s := f"{o['message']}. Asking again in {o['delay']:g} s ({o['attempt']} of {o['of']})."): self.thought(s+'\n')
 
 # %% ../../nbs/agent/04_turn.ipynb #turn-unique
 @patch
@@ -77,7 +87,8 @@ def sample(self:Turn):
     self.mid,shown,msg,why = new_id('m_'),[],None,'cut'
     try:
         schemas = [t.schema for t in self.tools.values()]
-        for kind,o in self.provider.stream(self.history, system=self.system, tools=schemas, tok=self.tok):
+        kw = dict(effort=self.effort) if self.effort else {}
+        for kind,o in self.provider.stream(self.history, system=self.system, tools=schemas, tok=self.tok, **kw):
             if kind=='text':
                 shown.append(o)
                 if o: yield Chunk(o, self.mid)
@@ -94,6 +105,8 @@ def sample(self:Turn):
 def keep(self:Turn, msg):
     "Count what `msg` cost and put it into the history, unless it says and does nothing"
     self.use = add_usage(self.use, msg.get('usage'))
+    self.spent.request(msg['usage'], cost(msg['usage'], getattr(self.provider, 'spec', None)))
+    self.spent.calls += len(calls(msg))
     self.unique(msg)
     if calls(msg) or text_of(msg).strip() or msg['stop']=='pause': self.history.append(msg); self.save(mid=self.mid)
     self.on_usage(msg)
@@ -121,6 +134,7 @@ def run_calls(self:Turn, msg):
             self.tok.check()
             began += 1
             done.append(run_call(c, self.tools, self.host, self.approvals, self.activity, self.tok))
+            if c['name'] in self.tools: self.done.append((self.tools[c['name']].kind, c.get('args') or {}, done[-1]))
             self.save(part=done)
     except Cancelled: why = 'cancelled'; raise
     finally:
@@ -136,8 +150,8 @@ NUDGE = 'Your last answer was empty. Go on with the work, or say what you did or
 def steps(self:Turn):
     "Requests and calls as chunks; returns the stop reason"
     cuts,silent = 0,False
-    for _ in range(self.max_steps):
-        msg = yield from self.sample()
+    while not (end := self.limit()):
+        msg = yield from self.fitting()
         cs,stop,said = calls(msg),msg['stop'],text_of(msg).strip()
         if stop=='refusal': return (yield from self.refused(said))
         if stop=='length':
@@ -146,10 +160,21 @@ def steps(self:Turn):
             if not cs or cuts>MAX_CUTS: return 'max_tokens'
         elif cs: self.run_calls(msg)
         elif stop=='pause': continue
-        elif said: return 'end_turn'
+        elif said:
+            if more := self.after(said): self.history.append({**user(more), 'by':'agent'}); continue
+            if self.paused: yield self.pause(self.paused)
+            return 'end_turn'
         elif silent: yield self.aside('(The model gave no answer.)'); return 'end_turn'
         else: self.history.append({**user(NUDGE), 'by':'agent'}); silent = True
-    return 'max_turn_requests'
+    yield self.pause(end.why)
+    return end.stop
+
+@patch
+def pause(self:Turn, why):
+    "A chunk that says that the turn is not done, which the answer to the prompt says too"
+    self.paused = why
+    self.mid = self.mid or new_id('m_')
+    return self.aside(f'\n\n[paused] {why}')
 
 @patch
 def aside(self:Turn, s):
@@ -163,6 +188,23 @@ def refused(self:Turn, said):
     del self.history[self.start:]
     if not said: yield self.aside('(The model declined to answer.)')
     return 'refusal'
+
+# %% ../../nbs/agent/04_turn.ipynb #turn-fitting
+@patch
+def shorter(self:Turn, refused=False):
+    "Make room if that is due, or if the server `refused`; returns whether the history is shorter"
+    if not self.room(refused): return False
+    self.start = next((i for i in range(len(self.history)-1, -1, -1) if self.history[i]['role']=='user' and self.history[i].get('by')!='agent'), 1)
+    return True
+
+@patch
+def fitting(self:Turn):
+    "`sample`, with room made for it"
+    self.shorter()
+    try: return (yield from self.sample())
+    except ModelError as e:
+        if e.kind!='context_overflow' or not self.shorter(True): raise
+    return (yield from self.sample())
 
 # %% ../../nbs/agent/04_turn.ipynb #turn-run
 @patch

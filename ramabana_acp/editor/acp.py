@@ -14,8 +14,9 @@ from fastcore.basics import patch
 from ..core import AuthRequired, InvalidParams, NotFound, daemon, new_id, one_line
 from .hello import DEMO, Start, auth_methods, handshake
 from .bridge import DFLT_TIMEOUT, off_loop, plain
+from ..workspace.roots import vet
 from .session import Session
-from . import updates as up
+from . import updates as up, options as opt
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-agent-def
 class AcpAgent:
@@ -25,10 +26,11 @@ class AcpAgent:
         roots:tuple=('.',), # folders of a session for which the client names none
         mk=None, # makes `(agent, host)`; omit for `mk_agent`
         timeout:int=DFLT_TIMEOUT, # seconds to wait on a person or editor
+        start=None, # what sessions start with; omit for the model and `cfg` alone
         **kw # for `mk`, such as `web` and `cfg`
     ):
         self.roots,self.mk,self.timeout,self.kw = tuple(roots),mk,timeout,kw
-        self.start,self.sessions,self.hello,self.conn,self.ending,self.warm = Start(model, kw.get('cfg')),{},{},None,False,None
+        self.start,self.sessions,self.hello,self.conn,self.ending,self.warm = start or Start(model, kw.get('cfg')),{},{},None,False,None
         self._library,self.opening = None,WeakValueDictionary()
     def on_connect(self, conn): self.conn = conn
 
@@ -56,14 +58,14 @@ async def authenticate(self:AcpAgent, method_id, **kw):
 @patch
 def folders(self:AcpAgent, cwd, more):
     "The session's roots; raises `InvalidParams` naming the field that is wrong"
-    if more: raise InvalidParams('Invalid params: additionalDirectories were not offered', field='additionalDirectories')
+    if more and self.start.alone: raise InvalidParams('Invalid params: this agent works in the folder of the session alone, so it takes no additionalDirectories', code='acp.additional_directories.disabled', field='additionalDirectories')
     if cwd is None and self.roots!=('.',): roots = [os.path.abspath(os.path.expanduser(r)) for r in self.roots]
     elif cwd is None: raise InvalidParams('Invalid params: cwd is required', field='cwd')
     elif not isinstance(cwd, str) or not os.path.isabs(cwd): raise InvalidParams('Invalid params: cwd must be an absolute path', field='cwd')
     else: roots = [cwd]
     for r in roots:
         if '\0' in r or not os.path.isdir(r): raise InvalidParams(f"Invalid params: {'cwd' if cwd else '--root'} is no folder: {one_line(r)}", field='cwd')
-    return roots
+    return roots+vet(more or (), roots[0], self.start.cfg)
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-open
 @patch
@@ -71,13 +73,17 @@ def open(self:AcpAgent, roots, store=None):
     "Build a `Session` on `roots`, on a thread of its own; `store` is the conversation it goes on with"
     for k in self.start.cfg.dotenv:
         if re.search('KEY|TOKEN|SECRET|PASSW', k.upper()): self.start.cfg.key(k) # what is known is redacted, wherever it turns up
+    own,kw = store and store.settings.get('model'),dict(self.kw)
     if self.mk is None:
-        if why := self.start.trouble(): raise AuthRequired(f'Authentication required: {why}', code='auth.missing_key', methods=[m['id'] for m in auth_methods(self.hello)], env=self.start.keys())
-        model = self.start.spec().name
+        if why := self.start.trouble(own): raise AuthRequired(f'Authentication required: {why}', code='auth.missing_key', methods=[m['id'] for m in auth_methods(self.hello)], env=self.start.keys())
+        model = self.start.spec(own).name
+        kw.update(preset=self.start.preset, ceiling=self.start.ceiling, drop=('add_root',) if self.start.alone else ())
     else: model = self.start.model
-    if store is None: store = self.library.new(new_id('sess_'), roots[0])
-    s = Session(roots, self.conn, self.loop, store.id, model=model, mk=self.mk, timeout=self.timeout, store=store, session_id=store.id, **self.kw)
-    if hasattr(s.host, 'attach'): s.host.attach(s.br, self.hello.get('clientCapabilities'))
+    if store is None: store = self.library.new(new_id('sess_'), roots[0], roots[1:])
+    else: store.opened(roots[1:])
+    s = Session(roots, self.conn, self.loop, store.id, model=model, mk=self.mk, timeout=self.timeout, store=store, session_id=store.id, **kw)
+    s.caps = self.hello.get('clientCapabilities')
+    if hasattr(s.host, 'attach'): s.host.attach(s.br, s.caps)
     return s
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-answer
@@ -106,7 +112,12 @@ def library(self:AcpAgent):
 async def new_session(self:AcpAgent, cwd=None, mcp_servers=None, additional_directories=None, **kw):
     "Open a session on the client's folder"
     s = await self.begin(self.folders(cwd, additional_directories), mcp_servers)
-    return Answer(sessionId=s.sid).then(self.loop, self.conn, lambda: self.opened(s))
+    return Answer(sessionId=s.sid, **await self.state(s)).then(self.loop, self.conn, lambda: self.opened(s))
+
+@patch
+async def state(self:AcpAgent, s):
+    "What the answer to an opened session says about its controls"
+    return await off_loop(opt.state, s.controls) if s.controls else {}
 
 @patch
 async def begin(self:AcpAgent, roots, mcp_servers, store=None):
@@ -123,7 +134,8 @@ async def begin(self:AcpAgent, roots, mcp_servers, store=None):
 @patch
 def opened(self:AcpAgent, s):
     "Tell the client which slash commands there are, and load what the first turn will need while the person types"
-    s.br.post(self.conn.session_update(session_id=s.sid, update=up.commands(s.agent.commands())))
+    s.cmds = None
+    s.menu()
     if self.warm is None and hasattr(s.agent, 'warm'): self.warm = daemon(s.agent.warm, name='warm')
 
 @patch
@@ -181,10 +193,17 @@ def home(self:AcpAgent, own, cwd, more):
     return roots
 
 @patch
+def same(self:AcpAgent, s, cwd, more):
+    "Raise `InvalidParams` when the open session `s` has other folders"
+    self.home(s.store.cwd if s.store else str(s.host.roots[0]), cwd, more)
+    if more is not None and {os.path.realpath(d) for d in more}!={os.path.realpath(d) for d in s.given}:
+        raise InvalidParams('Invalid params: this session is open with other additionalDirectories: close it first', code='acp.additional_directories.session_open', field='additionalDirectories')
+
+@patch
 async def go_on(self:AcpAgent, sid, cwd, mcp_servers, more):
     "The session `sid`, opened if it is not open"
     async with self.alone(sid):
-        if s := self.sessions.get(sid): self.home(s.store.cwd if s.store else str(s.host.roots[0]), cwd, more); return s
+        if s := self.sessions.get(sid): self.same(s, cwd, more); return s
         store,roots = await off_loop(self.taken_up, sid, cwd, more)
         try: return await self.begin(roots, mcp_servers, store)
         except BaseException: await off_loop(store.close); raise
@@ -193,15 +212,43 @@ async def go_on(self:AcpAgent, sid, cwd, mcp_servers, more):
 async def load_session(self:AcpAgent, session_id, cwd=None, mcp_servers=None, additional_directories=None, **kw):
     "Go on with a conversation, and show it before the answer"
     s = await self.go_on(session_id, cwd, mcp_servers, additional_directories)
-    shown = await off_loop(lambda: [u for ev in s.store.replay() for u in up.replayed(ev)])
+    shown = await off_loop(lambda: [u for ev in s.store.replay() for u in up.replayed(ev, s.takes('compaction'))])
     for o in shown: await self.conn.session_update(session_id=s.sid, update=o)
-    return Answer().then(self.loop, self.conn, lambda: self.opened(s))
+    return Answer(**await self.state(s)).then(self.loop, self.conn, lambda: self.opened(s))
 
 @patch
 async def resume_session(self:AcpAgent, session_id, cwd=None, mcp_servers=None, additional_directories=None, **kw):
     "Go on with a conversation that the client still shows"
     s = await self.go_on(session_id, cwd, mcp_servers, additional_directories)
-    return Answer().then(self.loop, self.conn, lambda: self.opened(s))
+    return Answer(**await self.state(s)).then(self.loop, self.conn, lambda: self.opened(s))
+
+# %% ../../nbs/editor/07_acp.ipynb #acp-controls
+@patch
+async def choose(self:AcpAgent, sid, f, *args):
+    "Let `f(controls, *args)` choose for session `sid`; returns the controls once the updates are out"
+    s = self.session(sid)
+    if not s.controls: raise InvalidParams('Invalid params: this session has nothing to choose', sessionId=sid)
+    await off_loop(f, s.controls, *args)
+    await s.br.drain()
+    return s.controls
+
+@patch
+async def set_session_mode(self:AcpAgent, session_id, mode_id, **kw):
+    "Choose a mode, or one of the older ones"
+    await self.choose(session_id, opt.choose_mode, mode_id)
+    return {}
+
+@patch
+async def set_session_model(self:AcpAgent, session_id, model_id, **kw):
+    "Choose a model, as older editors do"
+    await self.choose(session_id, opt.choose, 'model', model_id)
+    return {}
+
+@patch
+async def set_config_option(self:AcpAgent, session_id, config_id, value, **kw):
+    "Choose a value for an option; the answer has all options"
+    c = await self.choose(session_id, opt.choose, config_id, value)
+    return dict(configOptions=await off_loop(opt.options, c))
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-list
 @patch
@@ -231,9 +278,10 @@ async def fork_session(self:AcpAgent, session_id, cwd=None, message_id=None, mcp
     "A new session that begins with the past of another one"
     if s := self.sessions.get(session_id): await off_loop(s.store.keep)
     store = await off_loop(self.library.fork, session_id, new_id('sess_'), message_id)
+    store.setting(tool_approval=None) # a posture is for its own session
     try: s = await self.begin(self.folders(store.cwd if cwd is None else cwd, additional_directories), mcp_servers, store)
     except BaseException: await off_loop(store.close); await off_loop(self.library.delete, store.id); raise
-    return Answer(sessionId=s.sid).then(self.loop, self.conn, lambda: self.opened(s))
+    return Answer(sessionId=s.sid, **await self.state(s)).then(self.loop, self.conn, lambda: self.opened(s))
 
 @patch
 async def logout(self:AcpAgent, **kw):

@@ -27,6 +27,9 @@ METHODS = {
     'session/resume': ('resume_session',dict(sessionId=(str,MUST), cwd=(str,MAY), mcpServers=(list,MAY), additionalDirectories=(list,MAY))),
     'session/fork':   ('fork_session',  dict(sessionId=(str,MUST), cwd=(str,MAY), messageId=(str,MAY), mcpServers=(list,MAY), additionalDirectories=(list,MAY))),
     'session/delete': ('delete_session',dict(sessionId=(str,MUST))),
+    'session/set_mode':          ('set_session_mode',  dict(sessionId=(str,MUST), modeId=(str,MUST))),
+    'session/set_model':         ('set_session_model', dict(sessionId=(str,MUST), modelId=(str,MUST))),
+    'session/set_config_option': ('set_config_option', dict(sessionId=(str,MUST), configId=(str,MUST), value=(str,MUST))),
     'logout':         ('logout',        {})}
 NOTES = {'session/cancel': ('cancel',   dict(sessionId=(str,MUST)))}
 
@@ -52,17 +55,24 @@ def handler_args(method, params):
 
 # %% ../../nbs/editor/00_hello.ipynb #hello-start-def
 class Start:
-    "What sessions start with: the model named at the start, or the routing default"
+    "What sessions start with: what the command line says, or else the configuration"
     def __init__(self,
         model=None, # a model's name; omit for the routing default
-        cfg=None # a `Config`, its path, or None
-    ): self.model,self.cfg = model,Config.load(cfg)
-    def spec(self):
-        "The `ModelSpec`, None when there is none; raises an `Err` that names what is wrong"
+        cfg=None, # a `Config`, its path, or None
+        preset=None, # a preset's name; omit for the person's default
+        ceiling=None, # the `Ceiling` of the postures
+        alone=False, # is the session's folder the only one that it may have?
+    ): self.model,self.cfg,self.preset,self.ceiling,self.alone = model,Config.load(cfg),preset,ceiling,alone
+    def spec(self, own=None):
+        "The `ModelSpec`, that of a stored session's `own` choice where it can be asked; None when there is none. Raises an `Err` that names what is wrong"
+        if own and self._can(own): return resolve(own, self.cfg)
         return resolve(self.model, self.cfg) if self.model else default_model(self.cfg)
-    def trouble(self):
+    def _can(self, own):
+        try: return servable(resolve(own, self.cfg), self.cfg) is None
+        except Err: return False
+    def trouble(self, own=None):
         "Why no session can start, or None"
-        try: return servable(self.spec(), self.cfg)
+        try: return servable(self.spec(own), self.cfg)
         except Err as e: return str(e)
     def keys(self):
         "The names of the keys that would help"
@@ -90,6 +100,7 @@ def handshake(params, start):
     if not isinstance(v, int) or isinstance(v, bool) or not 0<=v<=65535:
         raise InvalidParams('Invalid params: protocolVersion is an integer from 0 to 65535', field='protocolVersion')
     sess = {k:{} for k in ('list','resume','close','delete') if f'session/{k}' in METHODS}
+    if not start.alone: sess['additionalDirectories'] = {}
     caps = dict(loadSession='session/load' in METHODS, sessionCapabilities=sess, mcpCapabilities=dict(http=False, sse=False),
         promptCapabilities=dict(image=True, audio=start.hears(), embeddedContext=True), **(dict(auth=dict(logout={})) if 'logout' in METHODS else {}))
     if 'session/fork' in METHODS: caps['_meta'] = dict(ramabana=dict(sessionFork=dict(method='session/fork')))

@@ -14,6 +14,7 @@ from ..core import Cancelled, InvalidParams, ToolError, log, one_line
 from ..workspace.text import Text
 from ..workspace.host import WorkspaceHost
 from ..workspace.approvals import Approvals
+from ..workspace.ledger import Ledger
 from ..agent.agent import Agent
 from .hello import client_caps
 from .bridge import DFLT_TIMEOUT, plain
@@ -164,5 +165,5 @@ def mk_agent(
     "An `EditorHost` over `roots` and a gated `Agent` on it."
     if vault or pii!='off' or pii_ner: raise InvalidParams('vault and pii are not built yet')
     host = EditorHost(roots)
-    host.approvals = Approvals(mode=approve, timeout=timeout, host=host)
+    host.approvals = Approvals(mode=approve, timeout=timeout, host=host, ledger=Ledger(kw.get('cfg'), host.roots[0]))
     return Agent(host, model=model, approvals=host.approvals, web=web, **kw), host

@@ -6,7 +6,7 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/editor/updates.html.md"""
 
 # %% auto #0
 __all__ = ['KIND', 'TOOL', 'PLAN', 'STATE', 'CARD', 'text', 'chunk', 'fenced', 'raw', 'command', 'outcome', 'content', 'card',
-           'started', 'changed', 'plan', 'commands', 'info', 'usage', 'replayed']
+           'started', 'changed', 'plan', 'commands', 'info', 'usage', 'compaction', 'notice', 'replayed']
 
 # %% ../../nbs/editor/05_updates.ipynb #updates-imports
 import re
@@ -14,7 +14,7 @@ from ..core import clip, one_line, utf8, visible
 
 # %% ../../nbs/editor/05_updates.ipynb #updates-tables-def
 KIND = dict(search='search', view='read', edit='edit', web='fetch', run='execute', git='execute', plan='think', delegate='think', skill='read', memory='other', ask='other', tool='other')
-TOOL = dict(edit_file='edit', create_file='edit', run_shell='execute', add_root='other', view_file='read')
+TOOL = dict(edit_file='edit', create_file='edit', run_shell='execute', add_root='other', view_file='read', exit_plan_mode='switch_mode')
 PLAN = dict(pending='pending', active='in_progress', done='completed', cancelled='completed')
 STATE = dict(awaiting='pending', running='in_progress', complete='completed', failed='failed')
 
@@ -61,6 +61,7 @@ def outcome(act):
 def content(act):
     "The content of a card, or an empty list"
     res = command(act)
+    if s := getattr(act, 'text', ''): res.append(dict(type='content', content=text(s)))
     if act.diff: path,old,new = act.diff; res.append(dict(type='diff', path=str(path), newText=utf8(new), **({'oldText':utf8(old)} if old is not None else {})))
     if act.terminal: res.append(dict(type='terminal', terminalId=act.terminal))
     show = act.state=='failed' or (act.done and act.kind!='plan' and not act.diff and not act.terminal)
@@ -102,8 +103,16 @@ def usage(used, size, cost=None):
     "Tokens in the context, of how many, and the money of the whole session as a decimal string"
     return dict(sessionUpdate='usage_update', used=used, size=size, **({'cost':dict(amount=float(cost), currency='USD')} if cost is not None else {}))
 
+# %% ../../nbs/editor/05_updates.ipynb #updates-compaction
+def compaction(id, status, summary=None, error=None):
+    "How a summary of the conversation is coming on"
+    o = dict(sessionUpdate='compaction_update', compactionId=id, status=status)
+    return {**o, **(dict(summary=[text(summary)]) if summary else {}), **(dict(error=utf8(error)) if error else {})}
+
+def notice(title, severity='warning'): return dict(sessionUpdate='notice', severity=severity, title=visible(one_line(title)))
+
 # %% ../../nbs/editor/05_updates.ipynb #updates-replay
-def replayed(ev):
+def replayed(ev, compacts=False):
     "The updates for one event of a stored conversation"
     k = ev['type']
     if k=='user': return [dict(sessionUpdate='user_message_chunk', content=b, **({'messageId':ev['mid']} if ev.get('mid') else {})) for b in ev['blocks']]
@@ -111,5 +120,6 @@ def replayed(ev):
     if k=='thought': return [chunk(ev['text'], ev.get('mid'), 'agent_thought')]
     if k=='card': return [{**started(ev['card']), **({'rawOutput':dict(text=raw(ev['card'].detail))} if ev['card'].detail else {})}]
     if k=='plan': return [plan(ev['items'])]
+    if k=='compact': return [compaction(ev['id'], 'completed', ev['summary'])] if compacts else []
     if k=='usage': return [usage(ev['used'], ev['size'], ev.get('cost'))] if 'used' in ev else []
     return [info(ev['title'])] if k=='title' else []

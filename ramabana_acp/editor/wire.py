@@ -6,7 +6,7 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/editor/wire.html.md"""
 
 # %% auto #0
 __all__ = ['LIMIT', 'MOST', 'LAST', 'take_stdio', 'lines', 'parse', 'is_id', 'kind', 'Outbox', 'Inbox', 'reply', 'idkey',
-           'Remote', 'Wire', 'refuse', 'request', 'note', 'withdraw', 'answered', 'ask', 'lose_all']
+           'Remote', 'Wire', 'take', 'refuse', 'request', 'note', 'withdraw', 'answered', 'ask', 'lose_all']
 
 # %% ../../nbs/editor/01_wire.ipynb #wire-imports
 import json, os, select, threading
@@ -164,7 +164,7 @@ class Wire:
         "Take line after line; whatever ends this ends the conversation"
         try:
             for l in lines(self.rfd, self.limit):
-                self.take(l)
+                take(self, l)
                 if self.out.size>MOST and not self.out.wait(lambda: self.out.size<MOST, 60): break
         finally: self.eof = True; self.hang_up()
     def send(self, m):
@@ -184,17 +184,19 @@ class Wire:
         if self.on_idle and not self.open: self.on_idle()
         return {} if was is None and m['id'] is None else was
     def notify(self, method, params): self.send(dict(jsonrpc='2.0', method=method, params=params))
-    def take(self, line):
-        "Handle one line from the client: answer it, pass it to who waits for it, or hand it on"
-        if line is not None and not line.strip(): return
-        m = None
-        try:
-            if line is None: raise InvalidRequest(f'Invalid request: the line is longer than {self.limit} bytes')
-            m = parse(line)
-            k = kind(m)
-            if k=='response': return answered(self, m)
-            (request if k=='request' else note)(self, m)
-        except Err as e: refuse(self, m, e)
+
+# %% ../../nbs/editor/01_wire.ipynb #wire-take
+def take(wire, line):
+    "Handle one line from the client: answer it, pass it to who waits for it, or hand it on"
+    if line is not None and not line.strip(): return
+    m = None
+    try:
+        if line is None: raise InvalidRequest(f'Invalid request: the line is longer than {wire.limit} bytes')
+        m = parse(line)
+        k = kind(m)
+        if k=='response': return answered(wire, m)
+        (request if k=='request' else note)(wire, m)
+    except Err as e: refuse(wire, m, e)
 
 # %% ../../nbs/editor/01_wire.ipynb #wire-refuse
 def refuse(wire, m, e):

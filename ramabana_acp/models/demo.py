@@ -44,7 +44,7 @@ def test_command(paths, python, extra=''):
     here = [p for p in paths if is_test(p)]
     d = min((os.path.dirname(p) for p in here), key=len)
     pat = '' if any(os.path.basename(p).startswith('test') for p in here if os.path.dirname(p)==d) else " -p '*_test.py'"
-    cmd = f'{python} -m unittest'+(f' discover -s {shlex.quote(d or ".")}{pat}' if d or pat else '')
+    cmd = f'{python} -B -m unittest'+(f' discover -s {shlex.quote(d or ".")}{pat}' if d or pat else '')
     return f'PYTHONPATH={shlex.quote(extra)} {cmd}' if extra else cmd
 
 # %% ../../nbs/models/08_demo.ipynb #demo-failures

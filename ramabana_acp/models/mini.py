@@ -247,7 +247,7 @@ def _load(t):
 
 # %% ../../nbs/models/06_mini.ipynb #mini-blocks
 class Mini(Mini):
-    "Blocks, definitions and imports"
+    "Blocks"
     def _loop(self, n, env):
         try: self.run(n.body, env)
         except _Cont: pass
@@ -277,6 +277,10 @@ class Mini(Mini):
         except (Unsure,Fail,_Ret,_Brk,_Cont): raise
         except self.ev(c.args[0], env): return
         raise Fail('assertRaises')
+
+# %% ../../nbs/models/06_mini.ipynb #mini-defs
+class Mini(Mini):
+    "Definitions and imports"
     def s_FunctionDef(self, n, env): env[n.name] = Fn(n, env, self)
     def s_ClassDef(self, n, env):
         base = lambda b: getattr(b, 'attr', getattr(b, 'id', ''))

@@ -9,13 +9,16 @@ __all__ = ['KINDS', 'JOINED', 'Req', 'ModelError', 'retry_after', 'http_error', 
            'Provider', 'pause', 'mk_provider']
 
 # %% ../../nbs/models/02_provider.ipynb #provider-imports
-import asyncio, json, math, random, re, threading, time
+import asyncio, json, math, os, random, re, threading, time
 from collections import deque, namedtuple
+from concurrent.futures import CancelledError
 from importlib import import_module
 from fastcore.basics import patch
 from ..core import Cancelled, Err, Token, clip_bytes, one_line, redact
 from ..config import Config
-from .messages import pair
+from .fit import fit, legal_tools
+from .messages import calls, sendable
+from .specs import loopback
 
 # %% ../../nbs/models/02_provider.ipynb #provider-modelerror
 KINDS = dict.fromkeys(('rate_limit','overloaded','network','server','cut'), True) | dict.fromkeys(
@@ -102,6 +105,41 @@ def http_error(
     what = f'answered {status}' if status else 'failed while it answered'
     return ModelError(f'{who} {what}: {said.strip() or "no reason was given"}', _kind(st, f'{codes} {said}'), st, retry_after(headers))
 
+# %% ../../nbs/models/02_provider.ipynb #provider-reason
+def _chain(e):
+    "`e` and its causes, the deepest last"
+    seen = [e]
+    while (c := seen[-1].__cause__ or (None if seen[-1].__suppress_context__ else seen[-1].__context__)) is not None and c not in seen: seen.append(c)
+    return seen
+
+def _address(e):
+    "Host and port that the request of exception `e` was for, and the proxy it went through"
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+    url = next((urlsplit(str(r.url)) for o in _chain(e) if (r := vars(o).get('request') or vars(o).get('_request'))), None)
+    if not (url and url.hostname): return '',''
+    ps = {} if loopback(url.geturl()) or proxy_bypass(url.hostname) else getproxies()
+    via = urlsplit(ps.get(url.scheme) or ps.get('all') or '')
+    return f'{url.hostname}:{url.port or (443 if url.scheme=="https" else 80)}', f', through the proxy {via.hostname}:{via.port}' if via.hostname else ''
+
+def _reason(o):
+    "The words for one exception, '' when it has none"
+    name,code = type(o).__name__,getattr(o, 'errno', None)
+    if 'Timeout' in name: return 'no answer in time'
+    if name=='gaierror': return 'nobody knows a machine of this name'
+    if name=='SSLCertVerificationError': return f'its certificate is not trusted: {o.verify_message}'
+    if name=='SSLError': return f'no TLS is spoken there: {(o.reason or "handshake failed").replace("_", " ").lower()}'
+    if isinstance(o, OSError) and code: return os.strerror(code).lower()
+    return str(o).strip()
+
+def _root(e):
+    "Why `e` happened, and where"
+    es = _chain(e)
+    late = any('Timeout' in type(o).__name__ for o in es)
+    said = 'no answer in time' if late else next((s for o in reversed(es) if (s := _reason(o))), type(e).__name__)
+    at,via = _address(e)
+    return f'{said} ({at}{via})' if at else said
+
 # %% ../../nbs/models/02_provider.ipynb #provider-model-error
 _net = {'APIConnectionError','TransportError','IncompleteRead','StreamError','TooManyRedirects'}
 
@@ -109,19 +147,16 @@ def model_error(e, who='the model server'):
     "`e` as a `ModelError` when a server or the way to it failed, else None"
     if isinstance(e, ModelError): return e
     r = getattr(e, 'response', None)
-    if isinstance(st := getattr(r, 'status_code', None), int): return http_error(st, getattr(e, 'body', None) or str(e), r.headers, who)
+    if isinstance(st := getattr(r, 'status_code', None), int): return http_error(st, getattr(e, 'body', None) or _moved(r) or str(e), r.headers, who)
     names = {c.__name__ for c in type(e).__mro__}
     if not (names & _net or isinstance(e, (OSError, EOFError, asyncio.TimeoutError))): return None
-    said = _root(e)
-    if 'RemoteProtocolError' in names or isinstance(e, EOFError): return ModelError(f'the answer of {who} was cut off: {said}', 'cut')
-    return ModelError(f'{who} cannot be reached: {said}', 'network')
+    if 'RemoteProtocolError' in names or isinstance(e, EOFError): return ModelError(f'the answer of {who} was cut off: {_root(e)}', 'cut')
+    return ModelError(f'{who} cannot be reached: {_root(e)}', 'network')
 
-def _root(e):
-    "The words of the deepest cause of `e`, which name the reason"
-    seen = [e]
-    while (c := seen[-1].__cause__ or (None if seen[-1].__suppress_context__ else seen[-1].__context__)) is not None and c not in seen: seen.append(c)
-    if any('Timeout' in type(o).__name__ for o in seen): return 'no answer in time'
-    return next((s for o in reversed(seen) if (s := str(o).strip())), type(e).__name__)
+def _moved(r):
+    "What to say of a redirect, which is not followed: it would carry the key elsewhere"
+    to = r.headers.get('location') if 300<=r.status_code<400 else None
+    return f'the server sends us on to {to.split("?")[0]}; is the base URL right?' if to else ''
 
 # %% ../../nbs/models/02_provider.ipynb #provider-pipe-def
 JOINED = ('text','think')
@@ -213,6 +248,24 @@ class Provider:
     def key(self):
         "The key for the server, None when there is none"
         return self.cfg.key(self.spec.key_env) if self.spec.key_env else None
+    def count(self, history, system='', tools=(), effort=None, tok=None):
+        "How many tokens a request would have, as its server counts them; None when it does not count"
+
+# %% ../../nbs/models/02_provider.ipynb #provider-request
+@patch
+def request(self:Provider, history, system='', tools=(), effort=None, max_tokens=None):
+    "The `Req` to send, and a dict from the names of its tools that had to change to their own"
+    ts,(had,legal) = tuple(tools),getattr(self, '_legal', ((),((),{})))
+    if len(had)!=len(ts) or any(a is not b for a,b in zip(had, ts)): self._legal = ts,(legal := legal_tools(ts))
+    return Req(fit(sendable(history), self.spec), system, legal[0], effort, max_tokens),legal[1]
+
+def _renamed(ev, back):
+    "Event `ev` with the names of tools as the caller knows them"
+    kind,o = ev
+    if kind=='call' and o['name'] in back: return kind,{**o, 'name':back[o['name']]}
+    if kind=='done':
+        for c in calls(o): c['name'] = back.get(c['name'], c['name'])
+    return ev
 
 # %% ../../nbs/models/02_provider.ipynb #provider-attempt
 async def _produce(self, req, pipe):
@@ -239,6 +292,19 @@ def _attempt(self:Provider, req, tok):
         off()
         if ev[0]!='done': fut.cancel()
 
+# %% ../../nbs/models/02_provider.ipynb #provider-wait
+@patch
+def wait(self:Provider, coro, tok=None):
+    "The result of `coro` on the provider loop; raises `ModelError` or `Cancelled`"
+    fut,tok = asyncio.run_coroutine_threadsafe(coro, provider_loop()),tok or Token()
+    off = tok.on(fut.cancel)
+    try: return fut.result()
+    except CancelledError: raise Cancelled(tok.why or 'cancelled') from None
+    except Exception as e:
+        if (m := model_error(e, self.spec.name)) is None: raise
+        raise m from None
+    finally: off(); fut.cancel()
+
 # %% ../../nbs/models/02_provider.ipynb #provider-pause
 def pause(n, after=None):
     "Seconds to wait before new attempt number `n` (from 0), at least `after`"
@@ -257,7 +323,7 @@ def stream(self:Provider,
     max_tokens=None # bound of the answer; omit for the model's
 ):
     "Ask the model: events as they come, the last one `('done', message)`; raises `ModelError` or `Cancelled`"
-    req,tok = Req(pair(history), system, tuple(tools), effort, max_tokens),tok or Token()
+    (req,back),tok = self.request(history, system, tools, effort, max_tokens),tok or Token()
     start,n = time.monotonic(),0
     while True:
         tok.check()
@@ -265,7 +331,7 @@ def stream(self:Provider,
         try:
             for ev in self._attempt(req, tok):
                 shown = shown or ev[0] in ('text','think','call','done')
-                yield ev
+                yield _renamed(ev, back) if back else ev
             return
         except ModelError as e: err = e
         wait = pause(n, err.retry_after)
@@ -276,7 +342,7 @@ def stream(self:Provider,
         tok.sleep(wait)
 
 # %% ../../nbs/models/02_provider.ipynb #provider-mk-provider
-_makers = dict(openai='openai.OpenAIProvider', anthropic='claude.ClaudeProvider',
+_makers = dict(openai='openai.OpenAIProvider', responses='responses.ResponsesProvider', anthropic='claude.ClaudeProvider',
     scripted='offline.ScriptedProvider', demo='demo.DemoProvider')
 
 def mk_provider(

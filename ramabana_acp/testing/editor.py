@@ -308,7 +308,7 @@ def cancel(self:EditorClient, sid):
 
 @patch
 def hang_up(self:EditorClient, stdin=True, stdout=True):
-    "Disappear: close the agent's stdin, the reading end of its stdout, or both"
+    "Disappear: close the agent's stdin, the reading end of its stdout (once a silent agent has written one more line), or both"
     self.ed.gone = True
     if stdout:
         nul = os.open(os.devnull, os.O_RDONLY)

@@ -20,13 +20,13 @@ def say(kind, **o):
 
 # %% ../../nbs/testing/02_rig.ipynb #rig-reply
 def reply(body):
-    "The events that answer a chat request, as the directive in its last prompt says"
+    "The events that answer a request, as the directive in its last prompt says"
     ms = body['messages']
     i = next(i for i in reversed(range(len(ms))) if ms[i]['role']=='user' and '[[bench ' in str(ms[i]['content']))
     kind,*o = re.findall(r'\[\[bench ([^]]+)\]\]', str(ms[i]['content']))[-1].split()
-    o,step = dict(s.split('=', 1) for s in o),sum(m['role']=='tool' for m in ms[i:])
+    o,step = dict(s.split('=', 1) for s in o),sum(m['role']=='tool' or "'tool_result'" in str(m['content']) for m in ms[i+1:])
     if kind=='chunks': return [dict(text=f'{n} '.ljust(int(o['size'])-1, '.')+'\n') for n in range(int(o['n']))]
-    if kind=='paced': return [e for n in range(int(o['n'])) for e in (dict(text=f'<{n}> '), dict(sleep=float(o['delay'])))]
+    if kind=='paced': return [e for n in range(int(o['n'])) for e in (dict(text=f'<{n or time.monotonic()}> '), dict(sleep=float(o['delay'])))]
     ops = o.get('ops', '').split(',')*int(o.get('rep', 1)) if kind=='steps' else []
     if step>=len(ops): return [dict(text=s) for s in ('Hello ','from ','the ','fake ','model.')]
     if ops[step]=='read': name,args = 'view_file',dict(path=f"{o['dir']}/src_{step:03d}.txt")
@@ -71,12 +71,22 @@ class Floor:
         except asyncio.CancelledError: return PromptResponse(stop_reason='cancelled')
         return PromptResponse(stop_reason='end_turn')
     async def turn(self, sid, text):
-        if 'lazy' not in sys.argv: return await self.tell(sid, update_agent_message_text('Hello. '+text))
+        if 'echo' in sys.argv: return await self.tell(sid, update_agent_message_text('Hello. '+text))
         chat = self.chats[sid]
         chat.append(dict(role='user', content=text))
-        while (calls := await self.sample(sid, chat)):
+        while (calls := await getattr(self, sys.argv[1])(sid, chat)):
             for c in calls: chat.append(dict(role='tool', tool_call_id=c['id'], content=await self.read(sid, c)))
-    async def sample(self, sid, chat):
+    async def read(self, sid, c):
+        path = json.loads(c['function']['arguments'])['path']
+        await self.tell(sid, start_tool_call(c['id'], path, kind='read', status='pending'))
+        s = (await self.conn.read_text_file(session_id=sid, path=path)).content if self.fs else open(path).read()
+        await self.tell(sid, update_tool_call(c['id'], status='completed', content=[tool_content(text_block(s))]))
+        return s
+'''
+
+# %% ../../nbs/testing/02_rig.ipynb #rig-floor-models
+FLOOR += '''
+    async def openai(self, sid, chat):
         if not self.client:
             import openai
             self.client = openai.AsyncOpenAI(max_retries=0)
@@ -91,12 +101,16 @@ class Floor:
                 c['function']['arguments'] += t.function.arguments or ''
         chat.append(dict(role='assistant', content=said or None, **(dict(tool_calls=list(calls.values())) if calls else {})))
         return list(calls.values())
-    async def read(self, sid, c):
-        path = json.loads(c['function']['arguments'])['path']
-        await self.tell(sid, start_tool_call(c['id'], path, kind='read', status='pending'))
-        s = (await self.conn.read_text_file(session_id=sid, path=path)).content if self.fs else open(path).read()
-        await self.tell(sid, update_tool_call(c['id'], status='completed', content=[tool_content(text_block(s))]))
-        return s
+    async def anthropic(self, sid, chat):
+        if not self.client:
+            import anthropic
+            self.client = anthropic.AsyncAnthropic(max_retries=0)
+        said,system = '',SYSTEM['content']
+        async for e in await self.client.messages.create(model='fake-model', max_tokens=4096, system=system, messages=chat[1:], stream=True):
+            if e.type=='content_block_delta':
+                said += e.delta.text
+                await self.tell(sid, update_agent_message_text(e.delta.text))
+        chat.append(dict(role='assistant', content=said))
 
 asyncio.run(run_agent(Floor()))
 '''
@@ -119,10 +133,10 @@ class Rig:
         bench=None # the folder of the shared bench; None is the short form
     ):
         self.bench,self.dir,self.caps,self.stock = bench,Path(tempfile.mkdtemp(prefix='bench-')).resolve(),{},{}
-        self.ws,py = self.dir/'ws',sys.executable
+        self.ws,py,self.other = self.dir/'ws',sys.executable,ours is not None
         ours = [py,'-m','ramabana_acp'] if ours is None else shlex.split(ours) if isinstance(ours, str) else ours
         f = str(bench/'floor'/'sdk_agent.py' if bench else self.dir/'floor.py')
-        floor = dict(echo=['--llm','none'], lazy=['--llm','openai','--lazy']) if bench else dict(echo=['echo'], lazy=['lazy'])
+        floor = dict(echo=['--llm','none'], lazy=['--llm','{api}','--lazy']) if bench else dict(echo=['echo'], lazy=['{api}'])
         self.cmds = dict(ours=ours, **{k:[py,f,*v] for k,v in floor.items()})
         fake = 'from ramabana_acp.testing.rig import serve; serve()'
         self.model = [py, str(bench/'fakellm.py'), '--until-eof'] if bench else [py,'-c',fake]
@@ -137,21 +151,26 @@ class Rig:
         self.llm.stdin.close()
         self.llm.wait()
         shutil.rmtree(self.dir, ignore_errors=True)
-    def env(self, home='home'):
-        "The whole environment of an agent whose home is the folder `home` of the rig"
-        h = self.dir/home
+    def env(self, home='home', api='openai'):
+        "The whole environment of an agent whose home is the folder `home` of the rig, with a key for `api`"
+        h,base = self.dir/home,f'http://127.0.0.1:{self.port}'
         (h/'tmp').mkdir(parents=True, exist_ok=True)
         xdg = {f'XDG_{k}_HOME':str(h/v) for k,v in dict(CONFIG='.config', STATE='.state', DATA='.data', CACHE='.cache').items()}
         shell = dict(PATH=os.environ.get('PATH', os.defpath), LANG='C.UTF-8', TERM='dumb', SHELL='/bin/sh')
-        return dict(shell, HOME=str(h), TMPDIR=str(h/'tmp'), **xdg,
-            NO_PROXY='127.0.0.1', OPENAI_API_KEY='sk-bench', OPENAI_BASE_URL=f'http://127.0.0.1:{self.port}/v1')
+        key = dict(openai=dict(OPENAI_API_KEY='sk-bench', OPENAI_BASE_URL=base+'/v1'), anthropic=dict(ANTHROPIC_API_KEY='sk-bench', ANTHROPIC_BASE_URL=base))
+        return dict(shell, HOME=str(h), TMPDIR=str(h/'tmp'), NO_PROXY='127.0.0.1', **xdg, **key[api])
 
 # %% ../../nbs/testing/02_rig.ipynb #rig-run
 class Run(Client):
     "An agent process that is timed from its start"
-    def __init__(self, rig, who, home='home'):
+    def __init__(self,
+        rig, # the `Rig`
+        who, # which of its commands
+        home='home', # the folder of the rig that is its home
+        api='openai' # what its model speaks, `openai` or `anthropic`
+    ):
         self.rig,self.t0,self.seen = rig,time.monotonic(),[]
-        super().__init__(rig.cmds[who], rig.ws, rig.env(home), self.update, self.serve)
+        super().__init__([w.replace('{api}', api) for w in rig.cmds[who]], rig.ws, rig.env(home, api), self.update, self.serve)
     def update(self, sid, u): self.seen.append((time.monotonic(), u))
     def serve(self, meth, p):
         "Play the editor"

@@ -121,6 +121,7 @@ def start(self:Activity, tool, args, id=None, **kw):
     self.change(act)
     return act
 
+# %% ../../nbs/workspace/04_activity.ipynb #activity-finish
 @patch
 def finish(self:Activity, act, out, ok):
     "End a row with its result; only the first end counts"

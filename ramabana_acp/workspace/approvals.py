@@ -10,7 +10,7 @@ __all__ = ['Ask', 'Approvals']
 # %% ../../nbs/workspace/03_approvals.ipynb #approvals-imports
 import threading
 from fastcore.basics import patch, store_attr
-from ..core import InvalidParams, clip, daemon, log, new_id, one_line
+from ..core import Err, InvalidParams, clip, daemon, log, new_id, one_line
 from .gate import GATED, MODES, TABLE, Gate, Grant, preview, same, subject
 
 # %% ../../nbs/workspace/03_approvals.ipynb #approvals-ask-class
@@ -29,7 +29,7 @@ class Ask:
     def __init__(self, tool, args, call=None, forced='', summary='', preview='', run=''):
         store_attr()
         self.id,self.answer,self.note,self.how,self._ev = new_id(n=8),None,'','',threading.Event()
-        self.asked,self.force,self.loop,self.heard = False,False,False,0
+        self.asked,self.force,self.loop,self.heard,self.kept,self.free = False,False,False,0,None,False
     def __bool__(self): return self.answer is True
     def __repr__(self): return f'Ask({self.tool!r}, {self.how or "waiting"!r}{f", {self.note!r}" if self.note else ""})'
 
@@ -52,8 +52,9 @@ class Approvals(Gate):
         no_listener='refuse', # or 'wait' for one to come
         on_timeout='refuse', # or 'allow', which never holds for a forced question
         policy=None, # `policy(name, args)` → 'allow', 'ask', 'deny' or None
+        ledger=None, # a `Ledger` of rules that outlive the session
     ):
-        super().__init__(tools, mode, host, policy)
+        super().__init__(tools, mode, host, policy, ledger)
         self.timeout,self.no_listener,self.on_timeout = timeout,no_listener,on_timeout
         self._waiting,self._hooks,self._last,self._n = {},[],None,0
         if on_ask: self.listen(on_ask, on_answer)
@@ -145,12 +146,31 @@ def request(self:Approvals,
     tok=None, # a `Token`, whose cancel releases the call at once
 ):
     "The answered `Ask` of this call, after asking a person if need be"
-    loop,wait = self._again(name, args, force),self.timeout if timeout is None else timeout
-    ask = self._new(name, args, force, call, loop)
+    return self._through(self._new(name, args, force, call, self._again(name, args, force)), timeout, tok)
+
+@patch
+def question(self:Approvals,
+    name, # what is asked about; no rule and no mode decides it
+    args, # its particulars
+    call=None, # the id of its card
+    tok=None, # a `Token`, whose cancel releases it
+    timeout=None, # seconds; the gate's own if None
+    on_open=None, # called with the `Ask` before it is put
+):
+    "The answered `Ask` of a question that only a person can answer"
+    ask = self._new(name, args, call=call)
+    ask.free = True
+    if on_open: on_open(ask)
+    return self._through(ask, timeout, tok)
+
+@patch
+def _through(self:Approvals, ask, timeout, tok):
+    "`ask`, once it is answered"
+    wait = self.timeout if timeout is None else timeout
     with self._lock: self._waiting[ask.id] = ask
     off = tok.on(lambda: self._settle(ask, False, '', 'cancelled')) if tok else lambda: None
     try:
-        if not self._judge(ask): self._put(ask, wait)
+        if ask.free or not self._judge(ask): self._put(ask, wait)
     finally:
         off()
         self._settle(ask, False, 'the waiting call was stopped', 'interrupted')
@@ -188,7 +208,7 @@ def answer(self:Approvals,
     ok, # True is a yes, anything else a no
     note='', # the person's words, for the model
     session=False, # remember the answer for this session
-    scope='edits', # a mode, or 'call' for this very call
+    scope='edits', # a mode, 'call' for this very call, or 'project' or 'person' to store it for longer
     how=None, # of a no: 'refused' unless it was something else
 ):
     "Answer a waiting question; returns the `Ask`, or None if there is none or it has its answer"
@@ -202,15 +222,29 @@ def answer(self:Approvals,
 @patch
 def _remember(self:Approvals, ask, ok, scope):
     "Keep an answer: a wider mode after a yes to an edit, else a rule for the same call"
-    if scope=='edits' and self.kind(ask.tool, ask.args)!='edit' or not ok: scope = 'call'
-    tool,args = ask.tool,ask.args
-    if scope in MODES: self.mode = max(self.mode, scope, key=MODES.index)
-    else: self.grants.append(Grant(tool, clip(subject(tool, args), 200), 'allow' if ok else 'deny', True, same(tool, args)))
+    ask.kept,tool,args = scope,ask.tool,ask.args
+    if ask.free: return
+    if scope=='edits' and self.kind(tool, args)!='edit' or scope in MODES and not ok: scope = 'call'
+    if scope in MODES: self.mode = max(self.mode, scope, key=MODES.index); return
+    g = Grant(tool, clip(subject(tool, args), 200), 'allow' if ok else 'deny', True, same(tool, args))
+    if scope in ('project','person') and self.ledger:
+        try: return self.ledger.keep(g, scope)
+        except (Err, OSError) as e: log('a permission was not stored and holds for this session', error=e)
+    self.grants.append(g)
 
 @patch
 def _resettle(self:Approvals):
     "Settle the waiting questions that the gate can decide now"
-    for a in list(self._waiting.values()): self._judge(a)
+    for a in list(self._waiting.values()):
+        if not a.free: self._judge(a)
+
+# %% ../../nbs/workspace/03_approvals.ipynb #approvals-standing
+@patch
+def revoke(self:Approvals, g):
+    "Take rule `g` back; raises `InvalidParams` for one that is written in `config.toml`"
+    with self._lock:
+        if g in self.grants: self.grants.remove(g); return
+    if self.ledger: self.ledger.revoke(g)
 
 # %% ../../nbs/workspace/03_approvals.ipynb #approvals-set-mode
 @patch

@@ -10,7 +10,7 @@ __all__ = ['Change', 'SKIP', 'shown', 'Missing', 'Host', 'WorkspaceHost']
 # %% ../../nbs/workspace/02_host.ipynb #host-imports
 import errno, hashlib, os, re, stat, threading, unicodedata
 from collections import namedtuple
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from weakref import WeakValueDictionary
 from fastcore.basics import patch
@@ -294,6 +294,13 @@ def plain(self:WorkspaceHost, p):
     except ToolError: return False
     return t.plain and line_end(t.text) in ('','\n','\r\n')
 
+# %% ../../nbs/workspace/02_host.ipynb #host-later
+def _later(p, was):
+    "Date the file at `p` in a second after `was`, the time of the version before, unless it is already; no harm where that is not possible"
+    with suppress(OSError):
+        st = os.stat(p)
+        if int(st.st_mtime)<=int(was): os.utime(p, (st.st_atime, int(was)+1))
+
 # %% ../../nbs/workspace/02_host.ipynb #host-store
 @patch
 def store(self:WorkspaceHost, p, text, like=None):
@@ -308,7 +315,9 @@ def store(self:WorkspaceHost, p, text, like=None):
         os.makedirs(p.parent, exist_ok=True)
         if os.path.realpath(p)!=str(p): raise Refused(f'{self.rel(p)} was replaced by a link meanwhile')
         if now and not os.access(p, os.W_OK): raise ToolError(f'{self.rel(p)} is read-only')
+        was = os.stat(p).st_mtime if now else None
         write_atomic(p, raw)
+        if now: _later(p, was)
     except OSError as e: raise _os_error(self.rel(p), e) from None
     return text
 
