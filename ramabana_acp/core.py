@@ -89,7 +89,7 @@ def new_id(prefix='', n=12):
 # %% ../nbs/00_core.ipynb #core-redact
 _secrets = set()
 _keyish = re.compile(r'''\b(?:sk|pk|rk|key|xai|gsk|hf|ghp|gho|github_pat|xox[abp]|AKIA|AIza)[-_A-Za-z0-9]{10,}|(?i:\bbearer\s+)[\w.~+/=-]{8,}'''
-    r'''|(?i:(?<![\w-])[\w-]{0,64}?(?:api[_-]?key|secret|token|password|authorization))["']?\s*[=:]\s*["']?(?!\[redacted)[^\s"',;&]{6,}''')
+    r'''|(?i:(?<![\w-])[\w-]{0,64}?(?:api[_-]?key|secret|token|password|authorization))["']?\s*[=:]\s*["']?(?:(?i:basic|bearer)\s+)?(?!\[redacted)[^\s"',;&]{6,}''')
 
 def secret(s):
     "Remember `s` as a value that must never leave; returns it stripped"

@@ -13,7 +13,7 @@ from .editor.boot import boot, parser, quick
 from .editor.hello import version
 
 # %% ../nbs/92_entry.ipynb #entry-commands
-COMMANDS = ('ask','demo','setup','doctor','logout','sessions')
+COMMANDS = ('ask','demo','setup','doctor','logout','sessions','replay')
 EPILOG = '''commands:
   ramabana-acp ask PROMPT [--root DIR] [--model NAME] [--yes]   ask one thing in this terminal
   ramabana-acp demo                                             watch it mend a failing test, offline
@@ -21,6 +21,7 @@ EPILOG = '''commands:
   ramabana-acp doctor                                           look at everything a session needs
   ramabana-acp logout                                           remove what setup wrote
   ramabana-acp sessions [show ID | delete ID…] [--all]          the conversations that were kept
+  ramabana-acp replay FILE                                      serve what --record FILE has kept
   ramabana-acp --version'''
 
 # %% ../nbs/92_entry.ipynb #entry-run

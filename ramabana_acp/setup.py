@@ -151,7 +151,7 @@ _menu = ('Which models do you want to use?', '  1  Anthropic', '  2  OpenAI',
 
 def _name(s):
     "A provider's name; raises `Usage`"
-    if not re.fullmatch('[A-Za-z0-9][A-Za-z0-9_-]*', s) or s in ('demo','scripted'):
+    if not re.fullmatch('[A-Za-z0-9][A-Za-z0-9_-]*', s) or s in ('demo','scripted','replay'):
         raise Usage('a provider is anthropic, openai, or a name of your own in letters, digits, - and _')
     return s
 

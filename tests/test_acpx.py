@@ -7,9 +7,9 @@ ACPX = os.environ.get('ACPX') or shutil.which('acpx')
 pytestmark = pytest.mark.skipif(not ACPX, reason='no acpx here: npm install acpx@~0.19.0 and set ACPX to its path')
 AGENT = f'{Path(sys.executable).with_name("ramabana-acp")} --model demo'
 
-def acpx(d, home, *args, timeout=120):
+def acpx(d, home, *args, timeout=120, agent=AGENT):
     env = {**os.environ, 'HOME':str(home), 'XDG_CONFIG_HOME':str(home/'config'), 'XDG_STATE_HOME':str(home/'state')}
-    return subprocess.run([ACPX, '--agent', AGENT, '--cwd', str(d), '--format', 'json', *args], cwd=d, env=env, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+    return subprocess.run([ACPX, '--agent', agent, '--cwd', str(d), '--format', 'json', *args], cwd=d, env=env, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
 
 @pytest.fixture
 def project(tmp_path):
@@ -46,3 +46,31 @@ def test_a_session_goes_on_across_processes(project, tmp_path):
         'XDG_CONFIG_HOME':str(tmp_path/'config'), 'XDG_STATE_HOME':str(tmp_path/'state')}, capture_output=True, text=True, timeout=60)
     assert 'read ages.py' in kept.stdout, kept.stderr
     assert acpx(project, tmp_path, 'sessions', 'close').returncode==0
+
+def said(r):
+    "The messages that acpx has printed"
+    return [json.loads(l) for l in r.stdout.splitlines() if l.startswith('{')]
+
+def test_set_and_set_mode_control_the_session(project, tmp_path):
+    was = (project/'ages.py').read_text()
+    assert acpx(project, tmp_path, 'sessions', 'new').returncode==0
+    r = acpx(project, tmp_path, 'set', 'tool_approval', 'yolo')
+    opts = {o['id']:o['currentValue'] for o in said(r)[-1]['configOptions']}
+    assert r.returncode==0 and opts==dict(mode='normal', model='demo', agent_preset='balanced', tool_approval='yolo')
+    assert acpx(project, tmp_path, 'set', 'work_mode', 'economy').returncode==0
+    assert acpx(project, tmp_path, 'set-mode', 'plan').returncode==0
+    r = acpx(project, tmp_path, '--deny-all', 'prompt', 'fix the failing test')
+    assert (project/'ages.py').read_text()==was and any(m.get('result', {}).get('stopReason')=='end_turn' for m in said(r)), r.stdout[-2000:]
+    assert acpx(project, tmp_path, 'set-mode', 'normal').returncode==0
+    r = acpx(project, tmp_path, '--approve-all', 'prompt', 'fix the failing test')
+    assert (project/'ages.py').read_text()==was.replace('> 18', '>= 18'), r.stdout[-2000:] # its exit code still speaks of the plan that was denied
+    assert not [m for m in said(r) if m.get('method')=='session/request_permission'], 'yolo asks nobody'
+    acpx(project, tmp_path, 'sessions', 'close')
+
+@pytest.mark.parametrize('args,why', [(['set','tool_approval','yolo'], 'above the ceiling ask'), (['set-mode','auto'], 'above the ceiling ask'), (['set','colour','red'], 'unknown config option'), (['set-mode','nosuch'], 'normal, plan')])
+def test_what_cannot_be_set_is_told(project, tmp_path, args, why):
+    agent = f'{AGENT} --permission-mode ask'
+    assert acpx(project, tmp_path, 'sessions', 'new', agent=agent).returncode==0
+    r = acpx(project, tmp_path, *args, agent=agent)
+    assert r.returncode!=0 and why in r.stdout and '-32602' in r.stdout
+    acpx(project, tmp_path, 'sessions', 'close', agent=agent)

@@ -136,3 +136,31 @@ def test_a_share_that_is_no_share_is_an_error_that_names_the_file(small, tmp_pat
     with running(small, tmp_path, context='compact_at = 7') as a:
         s = a.session([[dict(text='One.')]])
         with pytest.raises(Remote, match='compact_at must be a number'): s.prompt('a')
+
+def test_a_retry_is_a_notice_where_the_editor_takes_notices(small, tmp_path):
+    script = [[dict(http=529, headers={'retry-after':'0'}, body='{"error":{"message":"busy"}}')], [dict(text='There.')]]
+    with running(small, tmp_path, dict(session=dict(notices={}))) as a:
+        s = a.session(script)
+        assert s.stop('a')=='end_turn' and s.said()=='There.'
+        ns = [u for _,u in s.ed.updates if u['sessionUpdate']=='notice']
+        assert len(ns)==1 and 'Asking again' in ns[0]['title'] and ns[0]['severity']=='warning'
+        assert not s.said('agent_thought_chunk')
+    with running(small, tmp_path/'two') as a:
+        s = a.session(script)
+        s.prompt('a')
+        assert 'Asking again' in s.said('agent_thought_chunk') and not [u for _,u in s.ed.updates if u['sessionUpdate']=='notice']
+
+def test_the_answer_says_what_the_turn_and_the_session_have_used(small, tmp_path):
+    priced = 'base_url = "%s/v1"\nid = "fake"\nprices = {input = "2", output = "10", cache_read = "0.2", cache_write = "2.5"}' % small.base
+    with running(small, tmp_path, **{'models.dear':priced}) as a:
+        use = dict(usage=dict(input=1000, output=100))
+        s = a.session([[dict(text='One.'), use], [dict(text='Two.'), use], [dict(text='Three.'), use]])
+        now = lambda r: r['_meta']['ramabana']['usage']
+        assert now(s.prompt('a'))['turn']['cost'] is None, 'a price that is not known is not guessed'
+        s2 = a.session([[dict(text='One.'), use], [tool('ls', 'a'), use], [dict(text='Two.'), use]])
+        a.request('session/set_config_option', dict(sessionId=s2.sid, configId='model', value='dear'))
+        one = dict(inputTokens=1000, outputTokens=100, cachedReadTokens=0, cachedWriteTokens=0, thoughtTokens=0, requests=1, toolCalls=0, cost='0.003')
+        assert now(s2.prompt('a'))==dict(turn=one, session=one)
+        u = now(s2.prompt('b'))
+        assert (u['turn']['requests'], u['turn']['toolCalls'], u['turn']['cost'], u['session']['cost'])==(2, 1, '0.006', '0.009')
+        assert 'usage' not in s2.prompt('/cost')['_meta']['ramabana'] and 'This session has cost $0.009.' in s2.said(), 'a command uses nothing'

@@ -1,6 +1,5 @@
 "What a person controls, seen from the editor: mode, model, effort, preset, posture, ceiling, budgets, folders and permissions, over the real process"
-import copy, random, shutil
-from decimal import Decimal
+import shutil
 from hypothesis import HealthCheck, given, settings, strategies as st
 from wire import *
 from ramabana_acp.choices import ORDER, POSTURES, PRESETS
@@ -186,7 +185,7 @@ def test_a_default_effort_that_the_model_does_not_have_is_auto(models, home):
         assert now(sound(s.result['configOptions']))['effort']=='auto'
         s.prompt()
         assert effort_of(s.requests[0]) is None
-        assert now(put(s, 'model', 'claude'))['effort']=='auto'
+        assert now(put(s, 'model', 'claude'))['effort']=='max', 'and it holds where the model has it'
 
 def test_the_same_value_again_changes_nothing(free):
     s = free.session([OK, OK])
@@ -987,15 +986,13 @@ def test_C185_what_is_kept_is_private(models, home):
 
 # ---- the property
 
-OUT = '../outside'
 CALLS = [('edit','create_file',dict(path='a.txt', text='x')), ('edit','create_file',dict(path='b.txt', text='y')), ('look','run_shell',dict(command='ls')), ('look','run_shell',dict(command='cat a.txt')),
-    ('act','run_shell',dict(command='touch c')), ('act','run_shell',dict(command='touch d; touch e')), ('act','run_shell',dict(command='cat ../x')), ('act','add_root',dict(path='/tmp')), ('act','create_file',dict(path='.git/hooks/x', text=''))]
-chosen = st.one_of(
-    st.tuples(st.just('tool_approval'), st.sampled_from([*ORDER, 'everything'])), st.tuples(st.just('set_mode'), st.sampled_from(['normal','plan','auto','default','goal?'])),
-    st.tuples(st.just('mode'), st.sampled_from(['normal','plan','x'])), st.tuples(st.just('model'), st.sampled_from(['chat','claude','plain','ghost'])), st.tuples(st.just('set_model'), st.sampled_from(['chat','claude','ghost'])),
-    st.tuples(st.just('effort'), st.sampled_from(['auto','low','max'])), st.tuples(st.just('agent_preset'), st.sampled_from(['light','balanced','delivery','economy','x'])), st.tuples(st.just('colour'), st.just('red')))
-picks = st.sampled_from(['allow_once','allow_always','reject_once','reject_always','cancelled','junk'])
-prompts = st.tuples(st.just('prompt'), st.lists(st.sampled_from(range(len(CALLS))), min_size=1, max_size=3), picks, st.lists(chosen, max_size=2))
+    ('act','run_shell',dict(command='touch c')), ('act','run_shell',dict(command='touch d; touch e')), ('act','run_shell',dict(command='cat ../x')), ('act','add_root',dict(path='$ROOT/../other')), ('act','create_file',dict(path='.git/hooks/x', text=''))]
+CHOICES = [*(('tool_approval',p) for p in (*ORDER,'ask','yolo','everything')), *(('set_mode',m) for m in ('normal','plan','plan','auto','default','goal?')), ('mode','normal'), ('mode','plan'), ('mode','x'),
+    ('model','claude'), ('model','plain'), ('model','ghost'), ('set_model','chat'), ('set_model','ghost'), ('effort','low'), ('effort','max'), ('agent_preset','light'), ('agent_preset','delivery'), ('agent_preset','x'), ('colour','red')]
+chosen = st.sampled_from(CHOICES)
+picks = st.sampled_from(['allow_once','allow_once','allow_always','allow_always','reject_once','reject_always','cancelled','junk'])
+prompts = st.tuples(st.just('prompt'), st.lists(st.sampled_from(range(len(CALLS))), min_size=1, max_size=4), picks, st.lists(chosen, max_size=2))
 
 def choose(s, axis, v):
     "Make a choice as an editor does; whether it was taken"
@@ -1009,13 +1006,14 @@ def choose(s, axis, v):
 def sequence(a, ops, top):
     "Play `ops` in a new session, and hold what happens against the gate's table"
     s = a.session()
+    (s.root.parent/'other').mkdir(exist_ok=True)
     def script(body):
         m = spoken(body)
         r,t = m[-1]
-        if r=='user' and (c := re.search(r'calls (\[.*?\])', t)): return [tool(CALLS[i][1], f'n{seq[0]}k{j}', **CALLS[i][2]) for j,i in enumerate(json.loads(c[1]))]
+        if r=='user' and (c := re.search(r'calls (\[.*?\])', t)): return [tool(CALLS[i][1], f'n{seq[0]}k{j}', **fill(CALLS[i][2], s.root)) for j,i in enumerate(json.loads(c[1]))]
         return [dict(text='Right?')]
     s.a.models.scripts[str(s.root)],seq = Endless(script),[0]
-    writes,standing,during = False,set(),[]
+    writes,standing = False,set()
     def watch(): return ('plan' if latest(s)['mode']=='plan' else 'normal'), latest(s)['tool_approval']
     for op in ops:
         if op[0]!='prompt':
@@ -1024,7 +1022,7 @@ def sequence(a, ops, top):
             continue
         _,cs,pick,meanwhile = op
         seq[0] += 1
-        states,yes = [(*watch(), writes)],set()
+        states,yes,granted = [(*watch(), writes)],set(),set(standing) # all that was the case at some time of this prompt
         later = list(meanwhile)
         def permit(p):
             nonlocal writes
@@ -1038,19 +1036,18 @@ def sequence(a, ops, top):
                 yes.add(tc['toolCallId'])
                 if pick=='allow_always':
                     if id=='allow_always': writes = True; states.append((*watch(), True))
-                    else: standing.add(json.dumps([tc['name'], tc['rawInput']], sort_keys=True))
+                    else: k = json.dumps([tc['name'], tc['rawInput']], sort_keys=True); standing.add(k); granted.add(k)
             return pick
         s.ed.permit = permit
         s.prompt(f'calls {cs}')
         s.a.served(s.sid)
         for j,i in enumerate(cs):
-            kind,name,args = CALLS[i]
+            kind,name,args = fill(list(CALLS[i]), s.root)
             id = f'n{seq[0]}k{j}'
             if (card := s.cards.get(id)) is None: assert id not in yes and name=='add_root'; continue # `light` has no such tool
-            ran = card['status']=='completed' or 'in_progress' in card['statuses'] and card['status']=='failed' and 'Not run' not in json.dumps(card.get('content', ''))
-            ran = ran and not any(w in json.dumps(card.get('rawOutput', {})) for w in ('was not run','there is no tool','not run:'))
+            ran = card['status']=='completed' or '[exit code' in json.dumps(card.get('rawOutput', {})) # a command that failed has run
             rows = [(m, 'edits' if w and POSTURES[p].row=='ask' else POSTURES[p].row) for m,p,w in states]
-            may = any(TABLE[r][kind]=='run' for m,r in rows) or json.dumps([name, args], sort_keys=True) in standing
+            may = any(TABLE[r][kind]=='run' for m,r in rows) or json.dumps([name, args], sort_keys=True) in granted
             if ran: assert id in yes or may, (id, name, args, states, card)
             if ran and kind in ('edit','act'): assert any(m!='plan' for m,_ in rows), f'{name} ran in plan mode'
         assert ORDER.index(latest(s)['tool_approval'])<=ORDER.index(top)
@@ -1064,12 +1061,12 @@ def sequence(a, ops, top):
     del s.a.models.scripts[str(s.root)], s.a.models.seen[str(s.root)]
     a.verify()
 
-many = dict(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+many = dict(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 
 @settings(**many)
-@given(ops=st.lists(st.one_of(chosen, prompts), max_size=8))
+@given(ops=st.lists(st.one_of(chosen, prompts), min_size=4, max_size=10))
 def test_no_sequence_of_choices_and_calls_runs_what_the_table_does_not_allow(free, ops): sequence(free, ops, 'yolo')
 
 @settings(**many)
-@given(ops=st.lists(st.one_of(chosen, prompts), max_size=8))
+@given(ops=st.lists(st.one_of(chosen, prompts), min_size=4, max_size=10))
 def test_C077_no_sequence_of_choices_and_calls_gets_above_the_ceiling(asking, ops): sequence(asking, ops, 'ask')

@@ -1,5 +1,5 @@
 "What every provider inherits: failures told apart, cancel that closes the socket, joined text, histories that can be sent"
-import asyncio, importlib, threading, time
+import asyncio, importlib, os, ssl, threading, time
 from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
@@ -9,6 +9,8 @@ from ramabana_acp.models.messages import assistant, call, calls, pair, result, r
 from ramabana_acp.models.offline import ScriptedProvider
 from ramabana_acp.models.provider import ModelError, Pipe, Provider, provider_loop
 from ramabana_acp.models.specs import ModelSpec
+from ramabana_acp.models.sse import client_for, post
+from ramabana_acp.testing.models import FakeModel
 
 KEY = secret('sk-test-hunter2hunter2')
 SDKS = dict(openai='AsyncOpenAI', anthropic='AsyncAnthropic')
@@ -90,6 +92,88 @@ def test_a_connection_that_is_lost_or_never_made_is_told_apart_from_a_cut_answer
     assert failure(Raw(sdk, f'{base}/drop')).kind=='network'
     assert 'no answer in time' in str(failure(Raw(sdk, f'{base}/silent', timeout=.2)))
     assert [failure(Raw(sdk, f'{base}/{p}')).kind for p in ('chunked','length')]==['cut','cut']
+
+# ---------------------------------------------------------------- the way to the server
+
+SELF_SIGNED = """-----BEGIN CERTIFICATE-----
+MIIBfjCCASWgAwIBAgIUF3ws6oBPhQ21pRGtjzHv/884oZwwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJMTI3LjAuMC4xMCAXDTI2MTEzMDE4MDMxNloYDzIxMjYxMTA2
+MTgwMzE2WjAUMRIwEAYDVQQDDAkxMjcuMC4wLjEwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAAS4dcYL8yVPDiOU/DQ86IHKfevdHrOjSyKEbkUTk0YSrc5krst8WCr5
+pWZmH3R2jSZfuk6yc3j4wkCeDG0OJ0evo1MwUTAdBgNVHQ4EFgQUuikmZnoBStKS
+ZtdgS2yO0S4OcewwHwYDVR0jBBgwFoAUuikmZnoBStKSZtdgS2yO0S4OcewwDwYD
+VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNHADBEAiA5H6+o5qenUMc8DURcgaoP
+cBuoMwPbgTlBF4pogDo5OgIgQv31oMrb4Mjbu+XNJSawROW2XAg78QwZZUv23MCA
+DSs=
+-----END CERTIFICATE-----
+-----BEGIN EC PRIVATE KEY-----
+MHcCAQEEIMD7sBYTAXkNYJEsQtU9diBbCV7y5Boz3d83uy8tj5TRoAoGCCqGSM49
+AwEHoUQDQgAEuHXGC/MlTw4jlPw0POiByn3r3R6zo0sihG5FE5NGEq3OZK7LfFgq
++aVmZh90do0mX7pOsnN4+MJAngxtDidHrw==
+-----END EC PRIVATE KEY-----
+""" # made for this test, for 127.0.0.1; nobody trusts it
+
+@pytest.fixture(scope='module')
+def tls(tmp_path_factory):
+    "A server whose certificate nobody has signed"
+    pem = tmp_path_factory.mktemp('tls')/'self.pem'
+    pem.write_text(SELF_SIGNED)
+    ctx = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); ctx.load_cert_chain(pem)
+    srv = ThreadingHTTPServer(('127.0.0.1', 0), Faults)
+    srv.handle_error = lambda *a: None
+    srv.socket = ctx.wrap_socket(srv.socket, server_side=True)
+    threading.Thread(target=srv.serve_forever, daemon=True).start()
+    yield f'https://127.0.0.1:{srv.server_port}'
+    srv.shutdown()
+
+class Asks(Raw):
+    "As providers ask: through the client that all of them share"
+    def __init__(self, sdk, url, key=KEY):
+        Provider.__init__(self, ModelSpec(f'{sdk}/m', sdk, 'm'))
+        self.sdk,self.url,self.own = sdk,url,key
+    async def run(self, req, emit):
+        r = await post(client_for(f'{self.sdk}.{SDKS[self.sdk]}', self.url, self.own), '/v1/messages', b'{"stream":true,"max_tokens":9,"messages":[{"role":"user","content":"x"}]}')
+        async for l in r.aiter_lines(): emit('text', l)
+        emit('done', assistant([text('x')]))
+
+def no_proxies(monkeypatch, **env):
+    for k in [k for k in os.environ if k.lower().endswith('_proxy')]: monkeypatch.delenv(k)
+    for k,v in env.items(): monkeypatch.setenv(k, v)
+
+@pytest.mark.parametrize('sdk', SDKS)
+def test_the_reason_that_a_server_cannot_be_reached_names_the_machine(base, tls, sdk, monkeypatch):
+    no_proxies(monkeypatch)
+    for url,words in {'http://127.0.0.1:9':'connection refused (127.0.0.1:9)', 'http://nope.invalid':'nobody knows a machine of this name (nope.invalid:80)',
+        base.replace('http:', 'https:'):'no TLS is spoken there', tls:'its certificate is not trusted: self-signed certificate', f'{base}/drop':'127.0.0.1:'}.items():
+        e = failure(Asks(sdk, url))
+        assert (e.kind, e.status)==('network', None) and words in str(e) and 'Errno' not in str(e) and '_ssl.c' not in str(e), str(e)
+
+@pytest.mark.parametrize('sdk', SDKS)
+def test_a_proxy_of_the_environment_is_used_and_named_when_it_is_the_reason(sdk, monkeypatch):
+    with FakeModel([[dict(text='through')]]) as m:
+        no_proxies(monkeypatch, HTTP_PROXY=m.base)
+        assert 'through' in ''.join(s for k,s in Asks(sdk, f'http://{sdk}.example').stream([user('x')]) if k=='text')
+        assert m.requests[0].path==f'http://{sdk}.example/v1/messages'
+    no_proxies(monkeypatch, HTTP_PROXY='http://me:secret@127.0.0.1:9')
+    e = failure(Asks(sdk, f'http://{sdk}2.example'))
+    assert e.kind=='network' and f'({sdk}2.example:80, through the proxy 127.0.0.1:9)' in str(e) and 'secret' not in str(e)
+    no_proxies(monkeypatch, HTTP_PROXY='http://127.0.0.1:9', NO_PROXY=f'{sdk}3.invalid')
+    assert 'proxy' not in str(failure(Asks(sdk, f'http://{sdk}3.invalid')))
+    no_proxies(monkeypatch, ALL_PROXY='socks5://127.0.0.1:9')
+    e = failure(Asks(sdk, f'http://{sdk}4.example'))
+    assert e.kind=='protocol' and 'proxy' in str(e) and 'SOCKS' in str(e)
+
+@pytest.mark.parametrize('sdk', SDKS)
+def test_a_server_on_this_machine_is_asked_directly_whatever_proxy_is_set(sdk, monkeypatch):
+    with FakeModel([[dict(text='here')]]) as m:
+        no_proxies(monkeypatch, HTTP_PROXY='http://127.0.0.1:9', ALL_PROXY='http://127.0.0.1:9')
+        assert 'here' in ''.join(s for k,s in Asks(sdk, m.base).stream([user('x')]) if k=='text')
+
+@pytest.mark.parametrize('sdk', SDKS)
+@pytest.mark.parametrize('key', ['sk-ä', 'sk-one\nsk-two', 'sk-one\tx', 'sk-\ud800'])
+def test_a_key_that_no_header_can_hold_is_said_to_be_one(sdk, key):
+    e = failure(Asks(sdk, 'http://127.0.0.1:9', key))
+    assert e.kind=='auth.rejected' and key not in str(e)
 
 @pytest.mark.parametrize('sdk', SDKS)
 def test_cancel_of_a_silent_server_is_at_once_and_closes_the_socket(base, sdk):

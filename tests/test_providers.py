@@ -8,12 +8,13 @@ from ramabana_acp.models.claude import ClaudeProvider, ClaudeReply, claude_body,
 from ramabana_acp.models.messages import assistant, call, calls, pair, result, results, text, text_of, thinking, user
 from ramabana_acp.models.openai import ChatReply, OpenAIProvider, chat_body, to_chat
 from ramabana_acp.models.provider import ModelError
+from ramabana_acp.models.responses import ResponsesProvider
 from ramabana_acp.models.specs import ModelSpec
 from ramabana_acp.models.sse import Sent, pump
 from ramabana_acp.testing.models import Chat, FakeModel, Messages
 
-PROVIDERS = dict(chat=OpenAIProvider, claude=ClaudeProvider)
-both = pytest.mark.parametrize('dialect', PROVIDERS)
+PROVIDERS = dict(chat=OpenAIProvider, claude=ClaudeProvider, responses=ResponsesProvider)
+both,every = pytest.mark.parametrize('dialect', ['chat','claude']),pytest.mark.parametrize('dialect', PROVIDERS)
 hi = [user('hi')]
 dumps = lambda o: json.dumps(o, separators=(',',':'))
 
@@ -302,13 +303,80 @@ def test_an_overload_inside_the_stream_is_a_failure_that_can_pass(dialect):
         with pytest.raises(ModelError) as e: ask(m, dialect)
         assert (e.value.kind, len(m.requests))==('cut', 3)
 
-@both
-@pytest.mark.parametrize('events', [
-    [dict(headers={'content-type':'text/html'}), dict(raw='<html><title>Welcome</title></html>')], [dict(raw='data: {"a": broken}\n\n')],
-    [dict(http=302, headers={'location':'http://127.0.0.1:1/'})]])
-def test_an_answer_that_is_no_stream_is_an_error_with_words(dialect, events):
-    with FakeModel([events]*9) as m, pytest.raises(ModelError) as e: ask(m, dialect)
-    assert str(e.value) and '\n' not in str(e.value)
+def html(s='<html><title>Welcome</title></html>', **kw): return [dict(headers={'content-type':'text/html'}), dict(raw=s, **kw)]
+def plain(o): return [dict(headers={'content-type':'application/json'}), dict(raw=dumps(o))]
+def err(type, msg): return dict(type='error', error=dict(type=type, message=msg))
+
+FAULTS = { # what the server does, the kind, the status, words of the message, and how often it is asked
+    'a page instead of a stream': (html(), 'protocol', None, 'base URL', 1),
+    'a page in pieces': (html(' \n<!doctype html><p>x', by=1), 'protocol', None, 'base URL', 1),
+    'an event that is no JSON': ([dict(raw='data: {"a": broken}\n\n')], 'protocol', None, 'not JSON', 1),
+    'an event that is no object': ([dict(raw='data: 7\n\n')], 'protocol', None, '7', 1),
+    'a redirect': ([dict(http=302, headers={'location':'http://127.0.0.1:1/login?key=x'})], 'protocol', 302, 'sends us on to http://127.0.0.1:1/login;', 1),
+    'a redirect that keeps the method': ([dict(http=307, headers={'location':'/elsewhere'})], 'protocol', 307, '/elsewhere', 1),
+    'an error with status 200': (plain(err('invalid_request_error', 'no such thing')), 'bad_request', 400, 'no such thing', 1),
+    'an overload with status 200': (plain(err('overloaded_error', 'too many')), 'overloaded', 529, 'too many', 5),
+    'nothing at all': ([dict(raw='')], 'cut', None, 'ended early', 5),
+    'only comments': ([dict(raw=': ping\n\n: ping\n\n')], 'cut', None, 'ended early', 5),
+    'a reset before the first word': ([dict(raw=': ping\n\n'), dict(cut=True)], 'network', None, '', 5),
+    'a close before the first word': ([dict(raw=': ping\n\n'), dict(cut='fin')], 'cut', None, '', 5),
+    'a refusal in mid-stream': ([dict(text='half'), dict(error='invalid_request_error', message='bad picture')], 'bad_request', 400, 'bad picture', 1),
+    'an overload in mid-stream': ([dict(text='half'), dict(error='overloaded_error', message='Overloaded')], 'cut', 529, 'Overloaded', 1),
+    'a page in mid-stream': ([dict(text='half'), dict(raw='<html>')], 'cut', None, '', 1),
+    'a refused key': ([dict(http=401)], 'auth.rejected', 401, '', 1), 'no money': ([dict(http=402)], 'quota', 402, '', 1),
+    'a forbidden model': ([dict(http=403)], 'auth.rejected', 403, '', 1), 'a bad request': ([dict(http=400)], 'bad_request', 400, '', 1),
+    'a quota told as a rate limit': ([dict(http=429, body=dict(error=dict(message='You exceeded your current quota', code='insufficient_quota')))], 'quota', 429, 'quota', 1),
+    'a request that is too large': ([dict(http=413)], 'context_overflow', 413, '', 1), 'no such model': ([dict(http=404)], 'bad_request', 404, '', 1)}
+
+@every
+@pytest.mark.parametrize('fault', FAULTS)
+def test_a_fault_of_the_server_has_a_name_and_the_next_prompt_works(dialect, fault):
+    events,kind,status,words,n = FAULTS[fault]
+    with FakeModel([events]*n+[[dict(text='fine')]]) as m:
+        with pytest.raises(ModelError) as e: ask(m, dialect)
+        assert (e.value.kind, e.value.status, len(m.requests))==(kind, status, n), str(e.value)
+        assert words in str(e.value) and '\n' not in str(e.value) and 'Errno' not in str(e.value)
+        assert text_of(ask(m, dialect))=='fine'
+
+@every
+@pytest.mark.parametrize('status', [408,409,429,500,502,503,504,520,529])
+def test_what_may_pass_is_tried_again_and_says_so(dialect, status):
+    with FakeModel([[dict(http=status)], [dict(text='ok')]]) as m:
+        shown = []
+        assert text_of(ask(m, dialect, shown=shown))=='ok' and len(m.requests)==2
+        assert [(d['attempt'], d['status']) for k,d in shown if k=='retry']==[(1, status)]
+
+@every
+def test_attempts_are_bounded_by_number_and_by_time(dialect):
+    with FakeModel([[dict(http=529)]]*9) as m:
+        with pytest.raises(ModelError) as e: ask(m, dialect)
+        assert (e.value.kind, len(m.requests))==('overloaded', 5)
+        p = PROVIDERS[dialect](ModelSpec('fake/m', 'fake', 'm', base_url=m.base))
+        p.patience = 0
+        with pytest.raises(ModelError): list(p.stream(hi))
+        assert len(m.requests)==6
+
+@every
+def test_a_redirect_is_not_followed_so_the_key_stays_here(dialect):
+    with FakeModel() as other, FakeModel([[dict(http=307, headers={'location':f'{other.base}/v1/messages'})]]) as m:
+        with pytest.raises(ModelError, match='base URL'): ask(m, dialect)
+        assert len(m.requests)==1 and not other.requests
+
+@every
+@pytest.mark.parametrize('kind', ['application/json','text/plain','text/html',''])
+def test_a_stream_is_a_stream_whatever_its_content_type_says(dialect, kind):
+    with FakeModel([[dict(headers={'content-type':kind}), dict(think='hm'), dict(text='ok')]]) as m: assert text_of(ask(m, dialect))=='ok'
+
+@every
+def test_a_slow_drip_is_read_to_its_end(dialect):
+    with FakeModel([[o for c in 'drip' for o in (dict(text=c), dict(ping=True), dict(sleep=.05))]]) as m: assert text_of(ask(m, dialect))=='drip'
+
+@every
+def test_calls_that_share_an_id_go_back_under_two(dialect):
+    with FakeModel([[dict(tool='ls', id='t1', args={}), dict(tool='cat', id='t1', args={})], [dict(text='ok')]]) as m:
+        msg = ask(m, dialect)
+        if [c['name'] for c in calls(msg)]==['ls','cat']: assert text_of(ask(m, dialect, [*hi, msg, results([result(c, c['name']) for c in calls(msg)])]))=='ok'
+        else: assert dialect=='chat', msg # one id without an index is one call
 
 @both
 def test_nobody_listening_is_a_network_error(dialect):

@@ -8,25 +8,25 @@ from ramabana_acp.models.claude import ClaudeProvider, claude_body
 from ramabana_acp.models.fit import legal_tools, size_of
 from ramabana_acp.models.messages import assistant, call, calls, media, pair, result, results, text, thinking, user
 from ramabana_acp.models.openai import OpenAIProvider, chat_body
+from ramabana_acp.models.profiles import PROFILES
 from ramabana_acp.models.provider import Provider
+from ramabana_acp.models.responses import responses_body
 from ramabana_acp.models.rules import RULES, breaches, strict
 from ramabana_acp.models.specs import ModelSpec
 from ramabana_acp.testing.models import Chat, Messages
-try: from ramabana_acp.models import responses as resp
-except ImportError: resp = None
 
 def spec(id, api='openai', **kw): return ModelSpec(f'x/{id}', 'x', id, api=api, accepts=('text','image','audio'), **kw)
 MODELS = {**{id:('messages', spec(id, 'anthropic', window=w, max_output=n)) for id,w,n in (('claude-opus-5-5', 10**6, 128_000), ('claude-haiku-4-5', 200_000, 64_000), ('glm-5', 128_000, 2000))},
     'gpt-5.4':('chat', spec('gpt-5.4', base_url='https://api.openai.com/v1')), 'deepseek-v4':('chat', spec('deepseek-v4', base_url='https://api.deepseek.com')),
-    'local':('chat', spec('local', base_url='http://127.0.0.1:1/v1'))}
-if resp: MODELS['gpt-6']=('responses', spec('gpt-6', 'responses'))
+    'local':('chat', spec('local', base_url='http://127.0.0.1:1/v1')), **{k:('chat', spec(k, base_url=f'https://{k}.example/v1', profile=PROFILES[k])) for k in ('mistral','gemini')},
+    'gpt-6':('responses', spec('gpt-6', 'responses'))}
 every = pytest.mark.parametrize('id', MODELS)
 
 def body(id, history, system='Be kind.', tools=(), effort=None):
     "The body of a request to model `id`, as a server reads it"
     dialect,sp = MODELS[id]
     req,_ = Provider(sp).request(history, system, tools, effort)
-    mk = dict(messages=claude_body, chat=chat_body, responses=resp and resp.responses_body)[dialect]
+    mk = dict(messages=claude_body, chat=chat_body, responses=responses_body)[dialect]
     return json.loads(jdumps(mk(sp, *req)))
 
 # ---------------------------------------------------------------- pictures

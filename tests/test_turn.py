@@ -358,7 +358,7 @@ def test_transient_failures_are_retried_under_a_new_message_id(mk, monkeypatch):
 
 def test_C137_what_was_too_long_is_cut_down_and_the_next_prompt_works(mk):
     long = dict(http=400, body='prompt is too long: 214676 tokens > 200000 maximum')
-    a = mk([call('run_shell', command='yes | head -c 25000')], [long], [dict(text='B')])
+    a = mk([call('run_shell', command='yes | head -c 25000')], [long], [long], [long], [dict(text='B')]) # the summary that would make room, and the second try, are refused too
     with pytest.raises(TurnFailed, match='too long') as e: a.ask('a')
     assert e.value.data['kind']=='context_overflow' and len(results_of(a)[0]['text'])<5000
     next_works(a)
@@ -418,7 +418,7 @@ def test_warm_makes_ready_what_the_first_turn_takes_and_asks_the_editor_for_noth
     assert a._provider is a.provider and a._tools is a.tools and {'openai','fastcore.funccall'}<=set(sys.modules)
 
 def test_warm_and_a_first_turn_at_once_make_one_provider_and_one_set_of_tools(tmp_path, monkeypatch):
-    import ramabana_acp.agent.agent as mod
+    import ramabana_acp.agent.state as mod
     made,mk1,tools1 = [],mod.mk_provider,mod.tools_for
     def slow(f, *a, **kw): made.append(f.__name__); time.sleep(.05); return f(*a, **kw)
     monkeypatch.setattr(mod, 'mk_provider', lambda *a: slow(mk1, *a))

@@ -37,7 +37,7 @@ def advertised(commands, agent=None):
 # %% ../../nbs/agent/05_commands.ipynb #commands-help
 @command('Show what you can type here')
 def help(agent, arg=''):
-    rows = [f"- `/{c['name']}{' '+c['hint'] if c.get('hint') else ''}`: {c['description']}" for c in agent.commands()]
+    rows = [f"- `/{c['name']}`{' ('+c['hint']+')' if c.get('hint') else ''}: {c['description']}" for c in agent.commands()]
     return '\n'.join(['You can write to the agent in plain words. These lines are answered without the model:', '', *rows])
 
 # %% ../../nbs/agent/05_commands.ipynb #commands-choose
@@ -46,7 +46,7 @@ def chosen(agent, axis, what, arg):
     c,v = agent.controls,arg.strip()
     if v:
         try: c.set(axis, v)
-        except InvalidParams as e: return f'{str(e)[0].upper()}{str(e)[1:]}.'
+        except InvalidParams as e: return f'Not changed: {str(e).rstrip(".")}.'
     now = c.value(axis)
     later = ' It takes effect when the running turn has ended.' if axis in c.queue else ''
     if v: return f'The {what} is now `{now}`.{later}'

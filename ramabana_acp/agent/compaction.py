@@ -13,7 +13,7 @@ from ..core import Cancelled, Err, Token, jdumps, log, new_id
 from ..models.messages import user
 from ..models.specs import cost
 from .briefing import where
-from .context import SHARE, SYSTEM, chars, compacted, estimate, plain, question, room, shares, split, used
+from .context import SHARE, SYSTEM, chars, compacted, estimate, plain, question, room, shares, slim, split, used
 
 # %% ../../nbs/agent/05c_compaction.ipynb #compaction-class-def
 class Room:
@@ -80,7 +80,8 @@ def make(self:Room,
             if why: raise
             return None
         s = plain(hist[:at])
-    hist[:],self.failed = compacted(hist, at, s),0
+    rest = [slim(m, 4000) if m['role']=='tool' else m for m in hist[at:]] if why=='refused' else hist[at:]
+    hist[:],self.failed = compacted([*hist[:at], *rest], at, s),0
     if self.agent.store: self.agent.store.compacted(id, s, hist)
     self.tell(id, 'completed', s)
     return s

@@ -6,12 +6,12 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/agent/context.html.md"""
 
 # %% auto #0
 __all__ = ['IMAGE', 'SHARE', 'SYSTEM', 'ASK', 'HEAD', 'chars', 'estimate', 'floor', 'used', 'room', 'shares', 'split', 'told',
-           'question', 'touched', 'plain', 'compacted']
+           'question', 'touched', 'plain', 'slim', 'compacted']
 
 # %% ../../nbs/agent/01_context.ipynb #context-imports
 import json
 from ..core import head_tail, one_line
-from ..models.messages import calls, text_of, user
+from ..models.messages import calls, text, text_of, user
 
 # %% ../../nbs/agent/01_context.ipynb #context-estimate
 IMAGE = 1_600  # tokens of an image or a page
@@ -120,6 +120,14 @@ def plain(history):
     asked = [one_line(text_of(m), 600) for m in history if m['role']=='user' and m.get('by')!='agent']
     last = next((text_of(m) for m in reversed(history) if m['role']=='assistant' and text_of(m).strip()), '')
     return '\n'.join(['## Goal', *(f'- {s}' for s in asked[-20:]), '## Files touched', *(f'- {p}' for p in touched(history)), '## Open work', head_tail(last, 2000)])
+
+# %% ../../nbs/agent/01_context.ipynb #context-slim
+def slim(msg, n):
+    "A refused message without media, and without what exceeds `n` characters in each of its texts"
+    def part(p): return text(head_tail(p['text'], n) if p['type']=='text' else f"[{p['mime']} left out: the model's server refused it]")
+    if msg['role']=='user': return {**msg, 'content':[part(p) for p in msg['content']]}
+    if msg['role']=='tool': return {**msg, 'results':[{**r, 'text':head_tail(r['text'], n), 'media':[]} for r in msg['results']]}
+    return msg
 
 # %% ../../nbs/agent/01_context.ipynb #context-compacted
 HEAD = '[The conversation had become too long for the model. This is a summary of its beginning, made by the agent; what follows it is word for word.]'

@@ -83,9 +83,17 @@ def choices(self:Controls, axis):
     if axis=='mode': return [(k, m.name, m.about) for k,m in MODES.items()]
     if axis=='agent_preset': return [(k, p.name, p.about) for k,p in PRESETS.items()]
     if axis=='tool_approval': return [(k, *self._named(k)) for k in allowed(self.ceiling, self.value(axis))]
-    if axis=='model': return [(n, n, '') for n in self.models()]
+    if axis=='model': return [(n, n, self._facts(n)) for n in self.models()]
     levels = self.levels()
     return [('auto','Auto','As the preset and the model have it'), *((e, e.capitalize(), '') for e in levels)] if levels else []
+
+@patch
+def _facts(self:Controls, name):
+    "What is known of a model, for its menu"
+    try: s = resolve(name, self.agent.cfg)
+    except Err: return ''
+    price = f'; ${s.prices[0]} in, ${s.prices[1]} out a million' if s.prices and all(s.prices[:2]) else ''
+    return f'{s.window:,} tokens{price}' if s.window else ''
 
 @patch
 def _named(self:Controls, posture):
@@ -169,7 +177,7 @@ def _mode(self:Controls, value):
 @patch
 def _withdraw(self:Controls):
     "Nobody need say any more whether a plan is approved"
-    if ask := self.asking: self.agent.approvals._settle(ask, False, 'the mode was changed', 'interrupted')
+    if (ask := self.asking) is not None: self.agent.approvals._settle(ask, False, 'the mode was changed', 'interrupted')
 
 # %% ../../nbs/agent/05b_controls.ipynb #controls-keep
 DEFAULTS = dict(model='model', effort='effort', agent_preset='preset')
@@ -179,7 +187,7 @@ def _keep(self:Controls, axis):
     "Remember what is chosen on `axis`"
     v = self.value(axis)
     if self.agent.store: self.agent.store.setting(**{axis:v})
-    if axis in DEFAULTS and v and not (axis=='model' and v.split('/')[0] in ('demo','scripted')): self._default(DEFAULTS[axis], v)
+    if axis in DEFAULTS and v and not (axis=='model' and v.split('/')[0] in ('demo','scripted','replay')): self._default(DEFAULTS[axis], v)
 
 @patch
 def _default(self:Controls, key, value):

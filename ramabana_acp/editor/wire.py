@@ -148,8 +148,8 @@ MOST = 32<<20  # bytes of answers that may wait for a client which goes on askin
 
 class Wire:
     "The agent's end of the protocol over descriptors `rfd` and `wfd`"
-    def __init__(self, rfd, wfd, on_hello=None, limit=LIMIT):
-        self.rfd,self.limit,self.inbox = rfd,limit,Inbox()
+    def __init__(self, rfd, wfd, on_hello=None, limit=LIMIT, tap=None):
+        self.rfd,self.limit,self.inbox,self.tap = rfd,limit,Inbox(),tap
         self.out,self.lock,self.open,self.pending,self.ids = Outbox(wfd, self.hang_up),threading.Lock(),{},{},count(1)
         self.eof = False
         self.hello,self.on_hello,self.on_idle,self.greets,self.met = None,on_hello,None,threading.Lock(),threading.Event()
@@ -164,6 +164,7 @@ class Wire:
         "Take line after line; whatever ends this ends the conversation"
         try:
             for l in lines(self.rfd, self.limit):
+                if self.tap: self.tap('in', l)
                 take(self, l)
                 if self.out.size>MOST and not self.out.wait(lambda: self.out.size<MOST, 60): break
         finally: self.eof = True; self.hang_up()
@@ -176,6 +177,7 @@ class Wire:
             if 'method' in m: raise
             log('a result that is no JSON', error=e)
             s = jdumps(reply(m['id'], error=Err('Internal error')))
+        if self.tap: self.tap('out', s)
         self.out.put((s+'\n').encode())
         if was and was.get('after'): was['after']()
     def settle(self, m):

@@ -233,7 +233,7 @@ class ClaudeProvider(Provider):
         "Send the request and read the answer"
         try: resp = await self.ask(req)
         except Exception as e:
-            if not _thought_refused(e) or self.bald>=len(req.history): raise
+            if not _thought_refused(e) or _bald(req.history, len(req.history))==_bald(req.history, self.bald): raise
             self.bald = len(req.history)
             resp = await self.ask(req)
         await pump(resp, self.reply(emit), emit)
@@ -269,8 +269,10 @@ def count(self:ClaudeProvider, history, system='', tools=(), effort=None, tok=No
     body = {k:v for k,v in b.items() if k not in ('stream','max_tokens')}
     async def ask():
         resp = await post(self.client, '/v1/messages/count_tokens', jdumps(body).encode(), anthropic_beta=_beta(body))
-        return json.loads(await resp.aread()).get('input_tokens')
-    try: return self.wait(ask(), tok)
+        return json.loads(await resp.aread())
+    try: o = self.wait(ask(), tok)
+    except ValueError: return None # a page, or whatever stands at that address
     except ModelError as e:
         if e.status in (404,405): return None
         raise
+    return o.get('input_tokens') if isinstance(o, dict) else None

@@ -65,7 +65,7 @@ def _flaw(p, lim, side):
     if p['mime']=='application/pdf' and _locked(p['data']): return 'it is encrypted'
     if kind!='image' or p['mime'] not in _seen: return None
     wh = size_of(p['data'])
-    if wh is None or mime_of(p['data'])!=p['mime']: return 'it is broken: its header cannot be read'
+    if wh is None: return None # what its header does not tell is for the server to judge
     if side and max(wh)>side: return f'it is {wh[0]} x {wh[1]} pixels, and a server takes {side} a side'
     if lim.get('still') and p['mime']=='image/gif' and b'NETSCAPE2.0' in p['data'][:1024]: return 'it is a moving picture'
 
@@ -120,7 +120,8 @@ def _shaped(s):
     "Schema `s` without words whose value cannot be right"
     s = {k:v for k,v in s.items() if k in _words and isinstance(v, _words[k]) and (type(v)!=bool or _words[k] not in (int,(int,float)))}
     if 'required' in s: s['required'] = [*dict.fromkeys(_strs(s['required']))]
-    if 'type' in s and not {*_strs(o := s['type'] if isinstance(s['type'], list) else [s['type']])}<={*_names.values()} or s.get('type')==[]: del s['type']
+    ts = s.get('type', 'object')
+    if ts==[] or not {*([ts] if isinstance(ts, str) else map(str, ts))}<={*_names.values()}: del s['type']
     return {k:v for k,v in s.items() if not (k in ('enum',*_ways) and not v)}
 
 def _guess(s):

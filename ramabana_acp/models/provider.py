@@ -106,10 +106,15 @@ def http_error(
     return ModelError(f'{who} {what}: {said.strip() or "no reason was given"}', _kind(st, f'{codes} {said}'), st, retry_after(headers))
 
 # %% ../../nbs/models/02_provider.ipynb #provider-reason
+def _below(e):
+    "What caused `e`: some libraries hand it on as an argument"
+    inner = e.args[0] if e.args and isinstance(e.args[0], BaseException) else None
+    return e.__cause__ or inner or (None if e.__suppress_context__ else e.__context__)
+
 def _chain(e):
     "`e` and its causes, the deepest last"
     seen = [e]
-    while (c := seen[-1].__cause__ or (None if seen[-1].__suppress_context__ else seen[-1].__context__)) is not None and c not in seen: seen.append(c)
+    while (c := _below(seen[-1])) is not None and c not in seen: seen.append(c)
     return seen
 
 def _address(e):
@@ -147,7 +152,7 @@ def model_error(e, who='the model server'):
     "`e` as a `ModelError` when a server or the way to it failed, else None"
     if isinstance(e, ModelError): return e
     r = getattr(e, 'response', None)
-    if isinstance(st := getattr(r, 'status_code', None), int): return http_error(st, getattr(e, 'body', None) or _moved(r) or str(e), r.headers, who)
+    if isinstance(st := getattr(r, 'status_code', None), int): return http_error(st, _moved(r) or getattr(e, 'body', None) or str(e), r.headers, who)
     names = {c.__name__ for c in type(e).__mro__}
     if not (names & _net or isinstance(e, (OSError, EOFError, asyncio.TimeoutError))): return None
     if 'RemoteProtocolError' in names or isinstance(e, EOFError): return ModelError(f'the answer of {who} was cut off: {_root(e)}', 'cut')
@@ -343,7 +348,7 @@ def stream(self:Provider,
 
 # %% ../../nbs/models/02_provider.ipynb #provider-mk-provider
 _makers = dict(openai='openai.OpenAIProvider', responses='responses.ResponsesProvider', anthropic='claude.ClaudeProvider',
-    scripted='offline.ScriptedProvider', demo='demo.DemoProvider')
+    scripted='offline.ScriptedProvider', demo='demo.DemoProvider', replay='replay.ReplayProvider')
 
 def mk_provider(
     spec, # the `ModelSpec`

@@ -74,8 +74,7 @@ def pictures(pics, most, count, side=None, many=None, many_side=None, still=Fals
         if len(s)>most: yield f'a picture of {len(s)} bytes'
         if mime not in _seen or mime_of(data)!=mime: yield f'a picture called {mime} is {mime_of(data)}'
         wh = size_of(data)
-        if wh is None: yield f'a {mime} nobody can read'
-        elif side and max(wh)>side: yield f'a picture of {wh[0]} x {wh[1]} pixels'
+        if wh and side and max(wh)>side: yield f'a picture of {wh[0]} x {wh[1]} pixels'
         if still and mime=='image/gif' and b'NETSCAPE2.0' in data: yield 'a moving picture'
 
 # %% ../../nbs/models/02d_rules.ipynb #rules-messages-order
@@ -178,7 +177,7 @@ def chat_paired(b, most=40):
             if not is_object(c['function']['arguments']) or not _name(c['function']['name']): yield f'messages.{i}: a call of {c["function"]["name"]!r}'
             seen.add(c['id'])
 
-def _functions(b): return [(t['function'].get('name'), t['function'].get('parameters')) for t in b.get('tools') or ()]
+def _functions(b): return [(t['function'].get('name'), t['function'].get('parameters', dict(type='object'))) for t in b.get('tools') or ()] # none is an empty list of them
 
 def chat_seen(b):
     "Pictures and files"

@@ -11,6 +11,7 @@ __all__ = ['MODELS', 'PROVIDERS', 'ModelSpec', 'accepts', 'loopback', 'is_openai
 # %% ../../nbs/models/01_specs.ipynb #specs-imports
 import os, re
 from collections import namedtuple
+from importlib import import_module
 from urllib.parse import urlsplit
 from ..core import Err, InvalidParams, daemon
 from ..config import Config, homes
@@ -41,13 +42,13 @@ def _row(window, out, *prices, effort=(), **profile):
 
 MODELS = {
     'anthropic': { # platform.claude.com/docs/en/models/overview, November 2026
-        'claude-opus-5-5':   _row(1_000_000, 128_000, '4', '20', None, None, effort=_efforts),
+        'claude-opus-5-5':   _row(1_000_000, 128_000, '4', '20', '0.20', '5', effort=_efforts),
         'claude-sonnet-5-5': _row(1_000_000, 128_000, '2', '10', '0.20', '2.50', effort=_efforts),
-        'claude-haiku-5-5':  _row(1_000_000, 128_000, effort=_efforts),
+        'claude-haiku-5-5':  _row(1_000_000, 128_000, effort=_efforts), # priced in two steps, up to and above 100,000 tokens: not to be had from one row
         'claude-fable-5-2':  _row(1_000_000, 128_000, '8', '40', None, None, effort=_efforts),
-        'claude-opus-5':     _row(1_000_000, 128_000, '5', '25', None, None, effort=_all),
+        'claude-opus-5':     _row(1_000_000, 128_000, '5', '25', '0.50', '6.25', effort=_all),
         'claude-sonnet-5':   _row(1_000_000, 128_000, '2', '10', '0.20', '2.50', effort=_all),
-        'claude-haiku-4-5':  _row(200_000, 64_000, '1', '5', None, None)},
+        'claude-haiku-4-5':  _row(200_000, 64_000, '1', '5', '0.10', '1.25', effort=_efforts)},
     'openai': {
         # developers.openai.com/api/docs/models/gpt-6.2-sol, November 2026; its page names no effort but that `none` is refused, resellers name these
         'gpt-6.2-sol':   _row(1_050_000, 128_000, '2', '10', '0.10', '2.50', effort=_all),
@@ -175,11 +176,17 @@ def names(cfg=None):
     res.update({n:n for n in cfg.data.get('providers', {}) if (_table(cfg, 'providers', n) or {}).get('id')})
     return {**res, **{n:n for n in cfg.data.get('models', {})}, 'demo':'demo'}
 
+_later = dict(replay='record.spec_of') # offline models whose chapter comes later
+
 def _offline(name):
-    "The spec of a model that needs no server, or None"
+    "The spec of a model that needs no server, or None; raises `InvalidParams`"
     kw = dict(window=1_000_000, max_output=128_000)
     if name=='demo': return ModelSpec('demo', 'demo', 'demo', api='demo', accepts=('text',), **kw)
     if name.startswith('scripted/') and len(name)>9: return ModelSpec(name, 'scripted', name[9:], api='scripted', accepts=_seen, **kw)
+    kind,_,id = name.partition('/')
+    if kind in _later and id:
+        mod,_,f = _later[kind].partition('.')
+        return getattr(import_module(f'ramabana_acp.models.{mod}'), f)(name)
 
 def resolve(
     name, # `provider/id`, a known id, a name from `config.toml`, or a prefix of one of them

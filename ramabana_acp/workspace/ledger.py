@@ -57,6 +57,7 @@ class Ledger:
         if sig and self._was[0]==sig: return self._was[1]
         try:
             es = json.loads(read_text(self.path) or '[]')
+            if not isinstance(es, list): raise ValueError('no list')
             for o in es: _grant(o)
         except (ValueError, TypeError, LookupError, AttributeError): raise Err(f'{self.path} is no list of permissions: mend it or remove it') from None
         self._was = sig,es
