@@ -64,6 +64,7 @@ def _flaw(p, lim, side):
     if most and weight(p)>most: return f'it is larger than the {most//4*3:,} bytes a server takes'
     if p['mime']=='application/pdf' and _locked(p['data']): return 'it is encrypted'
     if kind!='image' or p['mime'] not in _seen: return None
+    if mime_of(p['data'])!=p['mime']: return 'it is not what it is called'
     wh = size_of(p['data'])
     if wh is None: return None # what its header does not tell is for the server to judge
     if side and max(wh)>side: return f'it is {wh[0]} x {wh[1]} pixels, and a server takes {side} a side'
