@@ -63,6 +63,6 @@ OLD = dict(economy='light')
 
 def preset_of(word, what='preset'):
     "The preset that `word`, perhaps an old one, means; raises `InvalidParams`"
-    w = OLD.get(word, word)
+    w = OLD.get(str(word), str(word)) # a setting may be anything
     if w not in PRESETS: raise InvalidParams(f'{what} must be one of {", ".join(PRESETS)}, not {word!r}')
     return w

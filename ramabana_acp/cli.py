@@ -96,19 +96,20 @@ def demo(argv=None):
     p.add_argument('--keep', action='store_true', help='keep the sample project')
     a = p.parse_args(argv)
     d,scr,h = Path(tempfile.mkdtemp(prefix='ramabana-demo-')).resolve(),Screen(),how(a.yes)
+    cfg = tempfile.mkdtemp(prefix='ramabana-demo-cfg-') # so that the demo is not among the person's conversations
     try:
         for n,s in SAMPLE.items(): (d/n).write_text(s)
         scr.line(f'A sample project in {d}: {", ".join(SAMPLE)}. One of its tests fails.')
         scr.line(TELLS[h])
         scr.line(f'\n> {PROMPT}\n', 'cyan')
         player = Player(scr, d, 'ask' if h=='ask' else 'yes')
-        code = play(PROMPT, player, ['--model','demo'])
+        code = play(PROMPT, player, ['--model','demo','--cfg',cfg])
         if code==130: return code
         ok = summary(scr, d, player, command())
         if a.keep: scr.line(f'The sample project is kept in {d}')
         return code or int(not ok)
     finally:
-        if not a.keep: shutil.rmtree(d, ignore_errors=True)
+        for o in (cfg, *(() if a.keep else (d,))): shutil.rmtree(o, ignore_errors=True)
 
 # %% ../nbs/91_cli.ipynb #cli-replay
 def replay(argv=None):

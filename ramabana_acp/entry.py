@@ -32,6 +32,7 @@ def run(argv=None):
     if (opts := quick(argv)) is not None: return boot(**opts)
     if argv[-1]=='setup' and (opts := quick(argv[:-1])): name,start,argv = 'setup',opts['model'],['--cfg', opts['cfg']] if opts['cfg'] else []
     elif argv[0] in COMMANDS: name,*argv = argv
+    elif argv[0][:1]!='-': sys.stderr.write(f'ramabana-acp: there is no command {argv[0]!r}; there are {", ".join(COMMANDS)}\n'); sys.exit(2)
     else: return boot(**vars(parser(EPILOG).parse_args(argv)))
     from ramabana_acp.cli import command_line
     sys.exit(command_line(name, argv, start))

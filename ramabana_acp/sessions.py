@@ -97,7 +97,7 @@ def delete(lib, rs, scr):
 # %% ../nbs/90e_sessions.ipynb #sessions-parser
 MAX_ROWS = 50
 ABOUT = """List the conversations that were kept, newest first; show one, or delete some.
-An ID may be cut short as long as it is the beginning of one only; `latest` is the newest in the list."""
+An ID may be cut short as long as it is the beginning of one only; `show latest` shows the newest in the list."""
 
 def _parser():
     p = parser('sessions', ABOUT)
@@ -114,6 +114,7 @@ def wanted(a):
     if a.what=='list' and a.ids: raise Usage('list takes no ID: show ID or delete ID…')
     if a.what=='show' and len(a.ids)!=1: raise Usage('show takes one ID, or latest')
     if a.what=='delete' and not a.ids: raise Usage('delete takes at least one ID')
+    if a.what=='delete' and 'latest' in a.ids: raise Err('delete takes an ID, not latest; ramabana-acp sessions lists them')
     if a.json and a.what!='list' or a.yes and a.what!='delete': raise Usage(f"{'--json' if a.json else '--yes'} does not go with {a.what}")
 
 # %% ../nbs/90e_sessions.ipynb #sessions-list-def

@@ -31,7 +31,7 @@ def test_rows_of_stored_sessions_appear_once_they_are_advertised_and_rows_of_the
     assert all(rows[k]['ok'] for k in ('load','replay','list')), rows
 
 def test_every_further_row_can_be_measured_in_the_short_form(tmp_path):
-    keys = ['rested','byte','chunks_claude','saved','reopen','replay']
+    keys = ['rested','turn','byte','chunks_claude','step','saved','reopen','replay']
     code,out,rows = bench(tmp_path, '--short', '--rows', ','.join(keys))
     assert list(rows)==keys and all(j['ours']>0 and not j['why'] for j in rows.values()), rows
     assert rows['byte']['ours']<120, 'the clock of the model server is not that of the client'

@@ -1,6 +1,7 @@
 "What a person controls, seen from the editor: mode, model, effort, preset, posture, ceiling, budgets, folders and permissions, over the real process"
 import shutil
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import strategies as st
+from width import examples, few_or_many, given
 from wire import *
 from ramabana_acp.choices import ORDER, POSTURES, PRESETS
 from ramabana_acp.workspace.gate import TABLE
@@ -310,23 +311,24 @@ def test_two_sessions_share_no_choice(free):
     b.prompt()
     assert 'system' not in b.requests[0]
 
-@pytest.mark.parametrize('method', ['session/load','session/resume'])
-def test_a_session_comes_back_with_all_its_choices(models, home, method):
+def test_a_session_comes_back_with_all_its_choices(models, home):
     want = dict(mode='plan', model='claude', effort='high', agent_preset='delivery', tool_approval='auto')
     with controlled(models, home) as a:
-        s = a.session([OK])
-        put(s, 'model', 'claude')
-        for k,v in want.items(): put(s, k, v)
-        s.ed.permit = 'reject_once' # what it says is taken for a plan
-        s.prompt()
-        put(a.session(), 'agent_preset', 'light') # a later default changes nothing for the first session
+        ss = [a.session([OK]) for _ in range(2)]
+        for s in ss:
+            put(s, 'model', 'claude')
+            for k,v in want.items(): put(s, k, v)
+            s.ed.permit = 'reject_once' # what it says is taken for a plan
+            s.prompt()
+        put(a.session(), 'agent_preset', 'light') # a later default changes nothing for the first sessions
     with controlled(models, home) as a:
         a.n = 10
-        t = again(a, s, method=method, permit='reject_once')
-        assert now(sound(t.result['configOptions']))==want and t.result['modes']['currentModeId']=='plan'
-        models.add(s.root, [OK])
-        t.prompt('one more?')
-        assert 'system' in t.requests[-1] and effort_of(t.requests[-1])=='high' and 'Plan mode' in spoken(t.requests[-1])[-1][1]
+        for s,method in zip(ss, ('session/load','session/resume')):
+            t = again(a, s, method=method, permit='reject_once')
+            assert now(sound(t.result['configOptions']))==want and t.result['modes']['currentModeId']=='plan', method
+            models.add(s.root, [OK])
+            t.prompt('one more?')
+            assert 'system' in t.requests[-1] and effort_of(t.requests[-1])=='high' and 'Plan mode' in spoken(t.requests[-1])[-1][1], method
 
 def test_an_effort_is_remembered_for_the_models_that_have_it_and_auto_for_others(free):
     s = free.session([OK, OK])
@@ -341,9 +343,9 @@ def test_an_effort_is_remembered_for_the_models_that_have_it_and_auto_for_others
 def test_a_model_that_is_gone_gives_way_when_its_session_is_loaded(models, home):
     with controlled(models, home) as a:
         s = a.session([OK])
-        put(s, 'model', 'claude'); s.prompt('hello')
+        put(s, 'model', 'plain'); s.prompt('hello')
     configure(home, models)
-    conf(home).write_text(conf(home).read_text().replace('[models.claude]', '[models.other]'))
+    conf(home).write_text(conf(home).read_text().replace('[models.plain]', '[models.other]'))
     with controlled(models, home, keep=True) as a:
         t = again(a, s)
         assert now(sound(t.result['configOptions']))['model']=='chat'
@@ -421,47 +423,43 @@ FOREVER = [[tool('view_file', f'v{i}', path='a'), dict(usage=dict(input=90_000, 
 
 @pytest.mark.parametrize('w,k,v,n,stop', [('turn','steps','3',3,'max_turn_requests'), ('turn','calls','2',2,'max_turn_requests'), ('turn','tokens','250_000',3,'end_turn'),
     ('turn','cost','"0.30"',2,'end_turn'), ('session','steps','3',3,'end_turn'), ('session','calls','2',2,'end_turn'), ('session','tokens','250_000',3,'end_turn'), ('session','cost','"0.30"',2,'end_turn')])
-def test_a_turn_stops_at_its_budget_and_says_why(models, home, w, k, v, n, stop):
-    with controlled(models, home) as a:
-        conf(home).write_text(conf(home).read_text()+ASK.format(w=w, k=k, v=v))
-        s = a.session(FOREVER, {'a':'1'})
-        r = s.prompt()
-        o = r['_meta']['ramabana']['turnOutcome']
-        assert (r['stopReason'], len(s.requests), o['kind'])==(stop, n, 'paused') and w in o['reason'] and s.said().splitlines()[-1]=='[paused] '+o['reason']
-        r = s.prompt('go on')
-        assert len(s.requests)==(2*n if w=='turn' else n), 'a turn has its own budget again, a session has not'
-        assert r['stopReason']==stop
-        s.close()
-        t = again(a, s)
-        r = t.prompt('and now')
-        assert ('turnOutcome' in r['_meta']['ramabana']) and len(t.requests)==(3*n if w=='turn' else n), 'and what a session has used is kept'
+def test_a_turn_stops_at_its_budget_and_says_why(free, w, k, v, n, stop):
+    conf(free.home).write_text(conf(free.home).read_text()+ASK.format(w=w, k=k, v=v))
+    s = free.session(FOREVER, {'a':'1'})
+    r = s.prompt()
+    o = r['_meta']['ramabana']['turnOutcome']
+    assert (r['stopReason'], len(s.requests), o['kind'])==(stop, n, 'paused') and w in o['reason'] and s.said().splitlines()[-1]=='[paused] '+o['reason']
+    r = s.prompt('go on')
+    assert len(s.requests)==(2*n if w=='turn' else n), 'a turn has its own budget again, a session has not'
+    assert r['stopReason']==stop
+    s.close()
+    t = again(free, s)
+    r = t.prompt('and now')
+    assert ('turnOutcome' in r['_meta']['ramabana']) and len(t.requests)==(3*n if w=='turn' else n), 'and what a session has used is kept'
 
-def test_what_a_subsession_of_budgets_says_can_be_lifted_while_it_runs(models, home):
-    with controlled(models, home) as a:
-        conf(home).write_text(conf(home).read_text()+ASK.format(w='session', k='steps', v=1))
-        s = a.session([OK, OK, OK])
-        s.prompt()
-        assert 'raise steps under [budget.session]' in s.prompt('more')['_meta']['ramabana']['turnOutcome']['reason']
-        conf(home).write_text(conf(home).read_text().replace('steps = 1', 'steps = 9'))
-        assert 'turnOutcome' not in s.prompt('more')['_meta']['ramabana']
-        assert [t for r,t in spoken(s.requests[-1]) if r=='user'][0]=='go'
+def test_what_a_subsession_of_budgets_says_can_be_lifted_while_it_runs(free):
+    conf(free.home).write_text(conf(free.home).read_text()+ASK.format(w='session', k='steps', v=1))
+    s = free.session([OK, OK, OK])
+    s.prompt()
+    assert 'raise steps under [budget.session]' in s.prompt('more')['_meta']['ramabana']['turnOutcome']['reason']
+    conf(free.home).write_text(conf(free.home).read_text().replace('steps = 1', 'steps = 9'))
+    assert 'turnOutcome' not in s.prompt('more')['_meta']['ramabana']
+    assert [t for r,t in spoken(s.requests[-1]) if r=='user'][0]=='go'
 
-def test_a_budget_of_money_does_not_trust_a_model_without_a_price(models, home):
-    with controlled(models, home) as a:
-        conf(home).write_text(conf(home).read_text()+ASK.format(w='turn', k='cost', v='"0.10"'))
-        s = a.session(FOREVER, {'a':'1'})
-        put(s, 'model', 'plain')
-        r = s.prompt()
-        assert len(s.requests)==1 and 'price' in r['_meta']['ramabana']['turnOutcome']['reason'] and r['stopReason']=='end_turn'
+def test_a_budget_of_money_does_not_trust_a_model_without_a_price(free):
+    conf(free.home).write_text(conf(free.home).read_text()+ASK.format(w='turn', k='cost', v='"0.10"'))
+    s = free.session(FOREVER, {'a':'1'})
+    put(s, 'model', 'plain')
+    r = s.prompt()
+    assert len(s.requests)==1 and 'price' in r['_meta']['ramabana']['turnOutcome']['reason'] and r['stopReason']=='end_turn'
 
 @pytest.mark.parametrize('bad', ['[budget.turn]\nsteps = 0', '[budget.turn]\nsteps = "many"', '[budget.turn]\nmiles = 3', 'budget = {turn = 5}', '[budget.session]\ncost = "nan"', '[budget.session]\nsteps = 1.5'])
-def test_a_budget_that_makes_no_sense_is_named_and_nothing_is_spent(models, home, bad):
-    with controlled(models, home) as a:
-        t = conf(home).read_text()
-        conf(home).write_text(f'{bad}\n{t}' if bad.startswith('budget') else f'{t}{bad}\n')
-        s = a.session([OK])
-        with pytest.raises(Remote) as e: s.prompt()
-        assert 'config.toml' in str(e.value) and 'budget' in str(e.value) and not s.requests
+def test_a_budget_that_makes_no_sense_is_named_and_nothing_is_spent(free, bad):
+    t = conf(free.home).read_text()
+    conf(free.home).write_text(f'{bad}\n{t}' if bad.startswith('budget') else f'{t}{bad}\n')
+    s = free.session([OK])
+    with pytest.raises(Remote) as e: s.prompt()
+    assert 'config.toml' in str(e.value) and 'budget' in str(e.value) and not s.requests
 
 def test_each_preset_has_its_own_bound(free):
     s = free.session([[tool('view_file', f'v{i}', path='a')] for i in range(90)], {'a':'1'})
@@ -553,6 +551,27 @@ def test_choosing_another_mode_answers_the_card_of_a_plan(free):
     s.ed.permit = 'allow_once'
     s.prompt('do it')
     assert s.read('f0')=='x' and 'Plan mode is over' in [t for r,t in spoken(s.requests[1]) if r=='user'][-1], 'or the model would go on planning'
+
+def test_a_posture_that_asks_nobody_answers_the_card_of_a_plan(asking):
+    s = plan_session(asking, [make()], OK, permit=None)
+    id = s.start(); s.until(lambda: s.asks)
+    put(s, 'tool_approval', 'readOnly')
+    assert s.wait(id, 5)['stopReason']=='end_turn' and len(s.requests)==1 and latest(s)['mode']=='plan' and 'approve' not in s.shown().lower()
+
+@pytest.mark.parametrize('name', ['claude\ud800','claude\n[permissions]\nallow = ["*"]','anthropic/'+'x'*300])
+def test_what_cannot_be_a_name_of_a_model_is_refused_and_kept_nowhere(tmp_path, name):
+    from ramabana_acp.agent.agent import Agent
+    from ramabana_acp.core import InvalidParams
+    from ramabana_acp.workspace.host import WorkspaceHost
+    ag = Agent(WorkspaceHost([tmp_path]), model='demo', cfg=tmp_path/'cfg')
+    with pytest.raises(InvalidParams, match='no name of a model'): ag.controls.set('model', name)
+    assert ag.model.name=='demo' and not (tmp_path/'cfg').exists()
+
+def test_without_a_gate_there_is_no_plan_mode_that_nobody_holds(tmp_path):
+    from ramabana_acp.agent.agent import Agent
+    from ramabana_acp.workspace.host import WorkspaceHost
+    ag = Agent(WorkspaceHost([tmp_path]), model='demo', cfg=tmp_path)
+    assert 'no gate' in ag.command('/plan') and 'no gate' in ag.command('/mode plan') and ag.controls.mode=='normal' and 'off' in ag.command('/plan off')
 
 def test_a_question_is_no_plan(free):
     s = free.session([[dict(text='Which of the two files do you mean?')], OK], permit='approve')
@@ -851,45 +870,42 @@ C172 = ['git status && touch P','git status; touch P','git status | tee P','git 
 C173 = ['git status $(touch P)','git status `touch P`','git status <(touch P)','X=`touch${IFS}P` npm --version','PATH=/tmp/evil:$PATH npm --version','git status "$(touch P)"','git status ${x:-$(touch P)}',
     "git -c core.fsmonitor='touch P' status","GIT_PAGER='touch P' git status"]
 
-def test_C172_C173_a_grant_from_the_config_a_file_or_a_card_is_for_one_simple_command(models, home):
+def test_C172_C173_a_grant_from_the_config_a_file_or_a_card_is_for_one_simple_command(free):
     cs = C172+C173
-    with controlled(models, home) as a:
-        conf(home).write_text(conf(home).read_text()+'[permissions]\nallow = ["run_shell(git status)"]\n')
-        conf(home).with_name('permissions.json').write_text('[{"tool":"run_shell","pattern":"npm --version","verdict":"allow"}]')
-        s = a.session([[tool('run_shell', 'g', command='git status'), *(tool('run_shell', f'c{i}', command=c) for i,c in enumerate(cs))], OK], permit='reject_once')
-        s.prompt()
-        assert [p['toolCall']['toolCallId'] for p in s.asks]==[f'c{i}' for i in range(len(cs))] and s.read('P') is None
-        assert all('refused' in r for r in s.results()[1:])
-        s = a.session([[tool('run_shell', 'g', command='git status')], [tool('run_shell', 'h', command='git status; touch P')], OK], permit='reject_once')
-        s.prompt('/permissions allow run_shell(git status)'); s.prompt()
-        assert [p['toolCall']['toolCallId'] for p in s.asks]==['h'] and s.read('P') is None
+    conf(free.home).write_text(conf(free.home).read_text()+'[permissions]\nallow = ["run_shell(git status)"]\n')
+    conf(free.home).with_name('permissions.json').write_text('[{"tool":"run_shell","pattern":"npm --version","verdict":"allow"}]')
+    s = free.session([[tool('run_shell', 'g', command='git status'), *(tool('run_shell', f'c{i}', command=c) for i,c in enumerate(cs))], OK], permit='reject_once')
+    s.prompt()
+    assert [p['toolCall']['toolCallId'] for p in s.asks]==[f'c{i}' for i in range(len(cs))] and s.read('P') is None
+    assert all('refused' in r for r in s.results()[1:])
+    s = free.session([[tool('run_shell', 'g', command='git status')], [tool('run_shell', 'h', command='git status; touch P')], OK], permit='reject_once')
+    s.prompt('/permissions allow run_shell(git status)'); s.prompt()
+    assert [p['toolCall']['toolCallId'] for p in s.asks]==['h'] and s.read('P') is None
 
 @pytest.mark.parametrize('posture', ['ask','auto','yolo'])
-def test_deny_rules_of_the_config_win_over_everything(models, home, posture):
-    with controlled(models, home) as a:
-        conf(home).write_text(conf(home).read_text()+'[permissions]\ndeny = ["run_shell(touch secret*)", "create_file(locked/*)", "view_file(hidden.txt)"]\nallow = ["run_shell(touch *)", "create_file"]\n')
-        s = a.session([[touch(0, 'secret1'), tool('create_file', 't1', path='locked/a', text=''), tool('view_file', 't2', path='hidden.txt'), touch(3, 'open'), tool('run_shell', 't4', command='true && "touch" secret2')], OK],
-            {'hidden.txt':'classified'}, permit='allow_once')
-        put(s, 'tool_approval', posture)
-        for l in ('/permissions allow run_shell(touch secret1)', '/permissions allow view_file'): s.prompt(l)
-        s.prompt()
-        assert not s.asks and {p.name for p in s.root.iterdir()}=={'hidden.txt','open'} and 'classified' not in s.heard()
-        assert all('a rule denies it' in r for i,r in enumerate(s.results()) if i!=3)
+def test_deny_rules_of_the_config_win_over_everything(free, posture):
+    conf(free.home).write_text(conf(free.home).read_text()+'[permissions]\ndeny = ["run_shell(touch secret*)", "create_file(locked/*)", "view_file(hidden.txt)"]\nallow = ["run_shell(touch *)", "create_file"]\n')
+    s = free.session([[touch(0, 'secret1'), tool('create_file', 't1', path='locked/a', text=''), tool('view_file', 't2', path='hidden.txt'), touch(3, 'open'), tool('run_shell', 't4', command='true && "touch" secret2')], OK],
+        {'hidden.txt':'classified'}, permit='allow_once')
+    put(s, 'tool_approval', posture)
+    for l in ('/permissions allow run_shell(touch secret1)', '/permissions allow view_file'): s.prompt(l)
+    s.prompt()
+    assert not s.asks and {p.name for p in s.root.iterdir()}=={'hidden.txt','open'} and 'classified' not in s.heard()
+    assert all('a rule denies it' in r for i,r in enumerate(s.results()) if i!=3)
 
 @pytest.mark.parametrize('what', ['config','file'])
-def test_rules_that_cannot_be_read_refuse_and_say_which_file(models, home, what):
-    with controlled(models, home) as a:
-        s = a.session([[touch(0)], OK], permit='allow_once')
-        if what=='file': conf(home).with_name('permissions.json').write_text('{"no":')
-        else: conf(home).write_text(conf(home).read_text()+'[permissions]\ndeny = ["rm -rf; ("]\n')
-        assert s.stop()=='end_turn' and s.read('f0') is None and not s.asks and ('permissions.json' if what=='file' else 'no rule') in s.results()[0]
-        s.prompt('/permissions')
-        assert ('permissions.json' if what=='file' else 'no rule') in s.said() and s.said().count('Traceback')==0
+def test_rules_that_cannot_be_read_refuse_and_say_which_file(free, what):
+    s = free.session([[touch(0)], OK], permit='allow_once')
+    if what=='file': conf(free.home).with_name('permissions.json').write_text('{"no":')
+    else: conf(free.home).write_text(conf(free.home).read_text()+'[permissions]\ndeny = ["rm -rf; ("]\n')
+    assert s.stop()=='end_turn' and s.read('f0') is None and not s.asks and ('permissions.json' if what=='file' else 'no rule') in s.results()[0]
+    s.prompt('/permissions')
+    assert ('permissions.json' if what=='file' else 'no rule') in s.said() and s.said().count('Traceback')==0
 
 def test_permissions_lists_gives_keeps_and_revokes(free):
     s = free.session([[make(0)], [touch(1)], OK], permit=lambda p: 'allow_always')
     def say(l): n = len(s.said()); s.prompt(l); return s.said()[n:]
-    assert 'No permission' in say('/permissions') and 'The posture is `ask`' in s.said()
+    assert 'No permission' in say('/permissions') and 'Permissions are set to `ask`' in s.said()
     s.prompt()
     got = say('/permissions')
     assert 'files are changed without asking' in got and '1. allow `run_shell(touch f1)`, until this session ends' in got
@@ -974,7 +990,7 @@ def test_C185_what_is_kept_is_private(models, home):
     try:
         with controlled(models, home) as a:
             s = a.session([[touch(0, 'y')], OK, OK], permit='allow_project')
-            s.prompt(); put(s, 'model', 'claude'); put(s, 'agent_preset', 'light'); s.prompt('/title mine'); s.prompt()
+            s.prompt(); put(s, 'model', 'plain'); put(s, 'agent_preset', 'light'); s.prompt('/title mine'); s.prompt()
             p = conf(home).with_name('permissions.json')
             s.prompt('/permissions revoke 1')
             assert p.stat().st_mode&0o777==0o600
@@ -1061,12 +1077,10 @@ def sequence(a, ops, top):
     del s.a.models.scripts[str(s.root)], s.a.models.seen[str(s.root)]
     a.verify()
 
-many = dict(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+some = st.lists(st.one_of(chosen, prompts), min_size=4, max_size=10)
 
-@settings(**many)
-@given(ops=st.lists(st.one_of(chosen, prompts), min_size=4, max_size=10))
-def test_no_sequence_of_choices_and_calls_runs_what_the_table_does_not_allow(free, ops): sequence(free, ops, 'yolo')
+@few_or_many(12, 100)
+def test_no_sequence_of_choices_and_calls_runs_what_the_table_does_not_allow(free, n): examples(n)(given(some)(lambda ops: sequence(free, ops, 'yolo')))()
 
-@settings(**many)
-@given(ops=st.lists(st.one_of(chosen, prompts), min_size=4, max_size=10))
-def test_C077_no_sequence_of_choices_and_calls_gets_above_the_ceiling(asking, ops): sequence(asking, ops, 'ask')
+@few_or_many(12, 100)
+def test_C077_no_sequence_of_choices_and_calls_gets_above_the_ceiling(asking, n): examples(n)(given(some)(lambda ops: sequence(asking, ops, 'ask')))()

@@ -3,6 +3,7 @@ import asyncio, json, socket, socketserver, struct, threading
 from contextlib import closing
 from urllib.parse import urlsplit
 import pytest
+from width import few_or_many
 from ramabana_acp.agent.turn import Turn
 from ramabana_acp.core import TurnFailed
 from ramabana_acp.models.messages import calls, sendable, text_of, user
@@ -138,19 +139,20 @@ class Sender(socketserver.StreamRequestHandler):
         self.wfile.write(srv.answer[:srv.n]); self.wfile.flush()
         if srv.how=='reset': self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
 
+@few_or_many(3, 24)
 @pytest.mark.parametrize('how', ['closed','reset'])
 @every
-def test_an_answer_cut_on_the_wire_runs_all_of_its_calls_or_none_and_the_next_prompt_works(dialect, how, tmp_path):
+def test_an_answer_cut_on_the_wire_runs_all_of_its_calls_or_none_and_the_next_prompt_works(dialect, how, n, tmp_path):
     answer,last = recorded(dialect, ANSWER, LAST)
     api,head,size = PATHS[dialect][0],answer.index(b'\r\n\r\n')+4,len(answer)
-    for n in sorted({0, 5, head-3, head, *range(head+1, size, (size-head)//12), size-3, size-1, size}):
-        h,root = [user('go')],tmp_path/f'n{n}'
+    for at in sorted({0, 5, head-3, head, *range(head+1, size, (size-head)//n), size-3, size-1, size}):
+        h,root = [user('go')],tmp_path/f'n{at}'
         root.mkdir()
-        with Cutter(answer, last, n, how) as srv:
+        with Cutter(answer, last, at, how) as srv:
             p = mk_provider(ModelSpec('x/m', 'x', 'm', api=api, base_url=srv.base+('' if api=='anthropic' else '/v1')))
             end,seen = turn(p, h, root)
-            judge(n, end, seen, h, root)
+            judge(at, end, seen, h, root)
             h.append(user('and now?'))
             end,seen = turn(p, h, root)
-            assert (end, [*seen.text.values()])==('end_turn', [LAST[0]['text']]), n
-            assert not [b for q in srv.asked for b in breaches(dialect, q)], n
+            assert (end, [*seen.text.values()])==('end_turn', [LAST[0]['text']]), at
+            assert not [b for q in srv.asked for b in breaches(dialect, q)], at

@@ -74,6 +74,21 @@ def test_small_requests_are_done_with_the_tools(tmp_path, agent):
     assert (tmp_path/'new.txt').read_text()=='hello there\n'
     assert 'ANTHROPIC_API_KEY' in agent(tmp_path, 'who are you?')
 
+def test_in_plan_mode_it_plans_and_when_approved_it_mends(tmp_path):
+    (tmp_path/'home').mkdir(); (tmp_path/'p').mkdir()
+    for n,s in moved('till', BUGS['operator']).items(): (tmp_path/'p'/n).write_text(s)
+    ed = Editor(fs=False)
+    with Client([sys.executable,'-c',AT_ONCE], env=env(tmp_path/'home'), on_request=ed, on_update=ed.on_update) as c:
+        c.initialize(ed.caps)
+        sid = c.new(tmp_path/'p')
+        for prompt,asked in (('tell me a story', 0), ('fix the failing test', 1)):
+            c.request('session/set_mode', dict(sessionId=sid, modeId='plan'))
+            assert c.prompt(sid, prompt)['stopReason']=='end_turn'
+            cards = [p for p in ed.permissions if p['toolCall'].get('kind')=='switch_mode']
+            assert len(cards)==asked and passes(tmp_path/'p')==bool(asked), c.text(sid)
+        assert '3. Mend the slip' in cards[0]['toolCall']['content'][0]['content']['text']
+    ed.close()
+
 def test_ask_mends_and_reports_through_a_pipe(tmp_path, home):
     for n,s in moved('till', BUGS['operator']).items(): (tmp_path/n).write_text(s)
     r = exe('ask', 'fix', 'the', 'failing', 'test', '--root', str(tmp_path), '--model', 'demo', '--yes', d=home)

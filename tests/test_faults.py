@@ -309,7 +309,7 @@ def breaks(s, dialect, how):
         if k==len(evs): assert made=='whole'
     return len(evs)
 
-@pytest.mark.parametrize('dialect', DIALECTS)
+@pytest.mark.parametrize('dialect', ['openai', pytest.param('anthropic', marks=pytest.mark.slow)])
 def test_a_model_server_that_breaks_off_at_any_event_never_runs_half_a_call_and_the_session_goes_on(dialect, both):
     env = dict(OPENAI_BASE_URL=f'{both.base}/v1', OPENAI_API_KEY='sk-test-0123456789abcdef', ANTHROPIC_BASE_URL=both.base, ANTHROPIC_API_KEY='sk-test-0123456789abcdef')
     with agent('--model', f'{dialect}/some-model', env=env, **BARE) as a:

@@ -4,7 +4,8 @@ from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
+from width import examples, few_or_many, given
 from ramabana_acp.core import InvalidParams, Refused, Token
 from ramabana_acp.workspace.approvals import GATED, MODES, Approvals
 from ramabana_acp.workspace.simple import read_only, simple
@@ -70,36 +71,42 @@ rules = st.lists(st.tuples(st.sampled_from(['*','edit_file','run_shell','mcp__x_
     'src/*','ls','cat *']), st.sampled_from(['allow','deny'])), max_size=3)
 STRICT = {'r':0, '?':1, '+':2}
 
-@settings(max_examples=500, deadline=None)
-@given(call=calls, force=st.booleans(), before=st.integers(0, 3), rules=rules, policy=st.sampled_from([None,'allow','ask','deny',
-    'junk',KeyError]))
-def test_no_call_gets_a_stricter_answer_in_a_lower_row(host, call, force, before, rules, policy):
-    def pol(name, args):
-        if policy is KeyError: raise KeyError(name)
-        return policy
-    got = []
-    for m in MODES:
-        ap = gate(host, m, policy=policy and pol)
-        for r in rules: ap.grant(*r)
-        with redirect_stderr(StringIO()):
-            for _ in range(before): ap.request(*call, force=force, timeout=0)
-            got.append(sign(ap.decide(*call, force=force)))
-    assert [STRICT[g] for g in got]==sorted(STRICT[g] for g in got), dict(zip(MODES, got))
-    assert not force or got[0]=='r' or call[0] not in {*GATED,'mcp__x__write'}
-    if '+' in got[2:5]: assert ap.kind(*call) in ('free','edit','look') or any(v=='allow' for *_,v in rules) or policy=='allow'
-    if ap.credential(*call): assert '+' not in got
-    if policy in ('deny',): assert set(got)=={'r'}
-    if policy in ('ask','junk',KeyError): assert '+' not in got
+@few_or_many(150, 1500)
+def test_no_call_gets_a_stricter_answer_in_a_lower_row(host, n):
+    @examples(n)
+    @given(call=calls, force=st.booleans(), before=st.integers(0, 3), rules=rules, policy=st.sampled_from([None,'allow','ask','deny',
+        'junk',KeyError]))
+    def check(call, force, before, rules, policy):
+        def pol(name, args):
+            if policy is KeyError: raise KeyError(name)
+            return policy
+        got = []
+        for m in MODES:
+            ap = gate(host, m, policy=policy and pol)
+            for r in rules: ap.grant(*r)
+            with redirect_stderr(StringIO()):
+                for _ in range(before): ap.request(*call, force=force, timeout=0)
+                got.append(sign(ap.decide(*call, force=force)))
+        assert [STRICT[g] for g in got]==sorted(STRICT[g] for g in got), dict(zip(MODES, got))
+        assert not force or got[0]=='r' or call[0] not in {*GATED,'mcp__x__write'}
+        if '+' in got[2:5]: assert ap.kind(*call) in ('free','edit','look') or any(v=='allow' for *_,v in rules) or policy=='allow'
+        if ap.credential(*call): assert '+' not in got
+        if policy in ('deny',): assert set(got)=={'r'}
+        if policy in ('ask','junk',KeyError): assert '+' not in got
+    check()
 
-@settings(max_examples=500, deadline=None)
-@given(call=calls, mode=st.sampled_from(MODES))
-def test_force_means_treat_as_gated_and_nothing_more(host, call, mode):
-    ap = gate(host, mode)
-    plain,forced = sign(ap.decide(*call)),sign(ap.decide(*call, force=True))
-    if ap.kind(*call) in ('edit','act'): assert plain==forced
-    else: assert STRICT[forced]<=STRICT[plain]
-    ap.grants.append(_granted(*call))
-    if mode!='off' and not ap.credential(*call): assert sign(ap.decide(*call, force=True))=='+'
+@few_or_many(150, 1500)
+def test_force_means_treat_as_gated_and_nothing_more(host, n):
+    @examples(n)
+    @given(call=calls, mode=st.sampled_from(MODES))
+    def check(call, mode):
+        ap = gate(host, mode)
+        plain,forced = sign(ap.decide(*call)),sign(ap.decide(*call, force=True))
+        if ap.kind(*call) in ('edit','act'): assert plain==forced
+        else: assert STRICT[forced]<=STRICT[plain]
+        ap.grants.append(_granted(*call))
+        if mode!='off' and not ap.credential(*call): assert sign(ap.decide(*call, force=True))=='+'
+    check()
 
 C172 = ['git status && touch P','git status; touch P','git status | tee P','git status\ntouch P','git status & touch P',
     'git status > P','git status || touch P','(git status; touch P)','git statusx','git status #\rtouch P']

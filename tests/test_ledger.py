@@ -6,8 +6,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from ramabana_acp.core import Err, InvalidParams
 from ramabana_acp.workspace.approvals import MODES, Approvals
 from ramabana_acp.workspace.gate import Grant, same
+from ramabana_acp.workspace.host import WorkspaceHost
 from ramabana_acp.workspace.ledger import Ledger, parse_rule, rule_text
-from ramabana_acp.workspace.roots import MOST, vet
+from ramabana_acp.workspace.roots import MOST, vet, within
 from ramabana_acp.workspace.simple import simple
 
 @pytest.fixture
@@ -143,6 +144,82 @@ def test_a_denial_of_the_config_beats_what_was_stored_and_what_is_answered(home)
         assert not asked
     with pytest.raises(InvalidParams, match='take it out there'): ap.revoke(l.rules()[0])
 
+# ---- what a rule must not reach, and what must not get round it
+
+@pytest.fixture
+def places(home):
+    "Two projects, a folder of libraries with a link out of it, and a second spelling of the first project"
+    for d in ('p/docs','q/docs','libs','keys','cfg'): (home/d).mkdir(parents=True)
+    (home/'libs/link').symlink_to(home/'keys'); (home/'spelled').symlink_to('p')
+    return home
+
+def opened(d, *roots, mode='ask'): return Approvals(mode=mode, host=WorkspaceHost([d/r for r in roots]), ledger=Ledger(d/'cfg', d/roots[0]))
+def edit(p): return 'edit_file',dict(path=str(p), old='', new='')
+
+def test_a_grant_for_folders_is_not_led_out_by_a_link(places):
+    ap = opened(places, 'p')
+    ap.grant('add_root', str(places/'libs/*'))
+    assert ap.decide('add_root', dict(path=str(places/'libs/link'))) is None and ap.decide('add_root', dict(path=str(places/'libs/x')))
+
+@pytest.mark.parametrize('pat', ['spelled/docs/*','p/docs/*','P/Docs/*','spelled/docs'])
+def test_a_denial_holds_however_the_person_has_spelled_the_place(places, pat):
+    ap = opened(places, 'spelled', mode='auto')
+    ap.grant('edit_file', str(places/pat), 'deny')
+    for p in ('docs/x','./docs/../docs/x',places/'p/docs/x',places/'spelled/docs/x'): assert bool(ap.decide(*edit(p)))==(pat=='spelled/docs')
+    assert ap.decide(*edit('docs')).answer is (pat!='spelled/docs')
+
+@pytest.mark.parametrize('c', ["git $'push'",'git $"push" x','git pu\\\nsh','GIT push'])
+def test_a_denial_is_not_dodged_by_another_way_to_write_a_word(c):
+    ap = Approvals(mode='auto')
+    ap.grant('run_shell', 'git push *', 'deny')
+    assert not ap.decide('run_shell', dict(command=c))
+
+def test_a_permission_for_a_project_is_not_for_the_other_folders_of_a_session(places):
+    for r in ('edit_file(docs/*)','run_shell(make *)'): Ledger(places/'cfg', places/'p').keep(parse_rule(r), 'project')
+    ap = opened(places, 'p', 'q')
+    for p,ok in (('docs/x',True), (places/'q/docs/x',False)): assert bool(ap.decide(*edit(p)))==ok
+    for d,ok in ((None,True), ('docs',True), (places/'p',True), (places/'q',False)): assert bool(ap.decide('run_shell', dict(command='make all', cwd=d and str(d))))==ok
+
+@pytest.mark.parametrize('mode', ['edits','work'])
+def test_an_edit_of_what_runs_by_itself_or_of_the_permissions_themselves_is_no_edit(places, mode):
+    ap = opened(places, '.', mode=mode)
+    for p in ('cfg/permissions.json','cfg/config.toml','cfg/sessions/x/y/transcript.jsonl','p/.zed/settings.json','.nvim.lua','.dir-locals.el','.MCP.json'): assert ap.decide(*edit(p)) is None, p
+    assert ap.decide(*edit('p/docs/cfg'))
+
+@pytest.mark.parametrize('key', ['diff.external','diff.x.textconv','filter.x.clean','gpg.program','include.path','includeIf.gitdir:/.path','DIFF.x.Command'])
+def test_a_look_at_a_repository_that_names_programs_is_no_look(places, key):
+    import subprocess
+    subprocess.run(['git','init','-q',places/'p'], check=True)
+    ap,look = opened(places, 'p', mode='work'),('run_shell', dict(command='git diff', cwd='docs'))
+    assert ap.decide(*look)
+    subprocess.run(['git','-C',places/'p','config',key,'/bin/true'], check=True)
+    assert ap.decide(*look) is None and ap.decide('run_shell', dict(command='ls'))
+
+@pytest.mark.parametrize('c', ['git diff',"'git' diff",'git status'])
+def test_a_look_runs_no_hook(places, c):
+    from ramabana_acp.workspace.process import run
+    p = places/'p'
+    run('git init -q; touch a; git add a; git -c user.name=a -c user.email=a@b commit -qm a; printf "#!/bin/sh\\ntouch %s\\n" "$PWD/ran" > .git/hooks/post-index-change; chmod +x .git/hooks/*', p)
+    os.utime(p/'a', (1e9, 1e9)) # or there is nothing to refresh
+    assert WorkspaceHost([p]).run_cmd(c)[0]==0 and not (p/'ran').exists()
+
+@pytest.mark.parametrize('more', [dict(call=[]), dict(call='xy'), dict(call=['a']), dict(project=5), dict(Project='/x')])
+def test_an_entry_that_might_mean_less_than_it_would_do_refuses(home, more):
+    ledger(home).keep(parse_rule('run_shell'), 'person')
+    file(home).write_text(json.dumps([json.loads(file(home).read_text())[0]|more]))
+    assert 'permissions.json' in Approvals(mode='auto', ledger=ledger(home)).request('run_shell', dict(command='make')).reply()
+
+def test_keeping_what_is_kept_loses_nothing_and_a_ceiling_lets_nobody_revoke_a_denial(home):
+    from types import SimpleNamespace
+    from ramabana_acp.agent.commands import permissions
+    from ramabana_acp.choices import ceiling_of
+    ap = Approvals(ledger=ledger(home))
+    for v,s in (('deny','project'), ('allow','person')): ap.ledger.keep(parse_rule('run_shell(make)', v), s)
+    def say(l, top=None): return permissions(SimpleNamespace(approvals=ap, controls=SimpleNamespace(value=lambda axis: 'ask', ceiling=ceiling_of(top))), l)
+    assert 'Kept' in say('keep 1 project') and 'Kept' in say('keep 2 person') and len(ap.rules())==2
+    assert 'ceiling' in say('revoke 1', 'ask') and 'Revoked' in say('revoke 2', 'ask') and [g.verdict for g in ap.rules()]==['deny']
+    assert 'Revoked' in say('revoke 1')
+
 # ---- further folders
 
 @pytest.mark.parametrize('n,ok', [(MOST,True), (MOST+1,False)])
@@ -172,3 +249,13 @@ def test_the_homes_of_this_program_are_protected_with_all_around_them(home):
     for d in (home/'cfg/sessions/x', home/'cfg', home):
         with pytest.raises(InvalidParams) as e: vet([str(d)], str(home/'cwd'), home/'cfg')
         assert e.value.data['code']=='workspace_roots.protected'
+
+def test_a_protected_folder_is_known_by_what_it_is_and_not_by_its_spelling(home, monkeypatch):
+    monkeypatch.setenv('HOME', str(home/'me'))
+    for d in ('me/.ssh/sub','me/work','old/.ssh','cwd'): (home/d).mkdir(parents=True)
+    def code(p):
+        try: return vet([str(p)], str(home/'cwd'), home/'cfg') and 'ok'
+        except InvalidParams as e: return e.data['code'].split('.')[1]
+    assert [code(p) for p in (f'{home}/me/.ssh/', home/'me/.ssh/sub', f'{home}/me/work/../.ssh', home/'old', home/'me/work')]==['protected']*4+['ok']
+    (home/'other name').symlink_to('me/.ssh')
+    assert within(str(home/'other name/sub'), str(home/'me/.ssh')) and not within(str(home/'old'), str(home/'me'))

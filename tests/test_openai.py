@@ -5,7 +5,8 @@ What holds in any dialect is asked of all three; what a server alone demands is 
 import asyncio, json, random, shutil, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
+from width import examples, few_or_many, given, wide
 from ramabana_acp.config import Config
 from ramabana_acp.core import Cancelled, Err, Token, jdumps
 from ramabana_acp.agent.records import message_ok
@@ -185,18 +186,19 @@ def test_a_text_says_again_whether_it_was_an_aside():
         ask(p, [*hi, msg, user('on')])
         assert m.requests[1].body['input'][1]==item
 
+@few_or_many(40, 400)
 @pytest.mark.parametrize('limit', [4<<20, 6000, 0])
-def test_a_request_has_the_bytes_it_would_have_if_nothing_had_been_kept(limit):
+def test_a_request_has_the_bytes_it_would_have_if_nothing_had_been_kept(limit, n):
     spec = ModelSpec('x/m', 'x', 'm', base_url='http://127.0.0.1:1', accepts=('text','image'), api='responses')
     sealed = st.builds(lambda s,by: thinking(s, item=dict(type='reasoning', id=f'rs_{len(s)}', summary=[], encrypted_content=s), by=by), st.text(max_size=5), st.sampled_from('mn'))
     part = st.one_of(st.sampled_from(['', ' ', 'hi', '"input":[', '\ud800', 'x'*99]).map(text), sealed, st.builds(call, st.sampled_from(['t1','t2','a b']), st.just('ls'), st.sampled_from([{}, {'p':'\udfff'}])))
     turn = st.builds(lambda ps,full,s: [m := assistant(ps), *([answer(m)] if full and calls(m) else []), user(s)], st.lists(part, max_size=4), st.booleans(), st.sampled_from(['a',' ','é\u2028']))
     op = st.tuples(st.sampled_from('++++++-~!'), turn, st.integers(0, 99))
     kept = []
+    @examples(n)
     @given(st.integers(0, 6), st.lists(op, max_size=12))
-    @settings(max_examples=120, deadline=None)
-    def check(n, ops):
-        sent,h = SentItems(limit),[m for i in range(n) for m in (user(f'q{i}'), assistant([text('a')]))]+[user('go')]
+    def check(turns, ops):
+        sent,h = SentItems(limit),[m for i in range(turns) for m in (user(f'q{i}'), assistant([text('a')]))]+[user('go')]
         for o,new,k in ops:
             if o=='+': h = h+new
             elif o=='-': h = h[:k%len(h)+1]
@@ -374,8 +376,7 @@ def test_C145_odd_tools_of_strangers_are_taken_and_the_others_stay_usable(api, s
 word = st.sampled_from('type properties items anyOf allOf oneOf enum const required format $ref nullable additionalProperties not a b'.split())
 leaf = st.one_of(st.none(), st.booleans(), st.integers(0, 3), st.sampled_from(['string','object','#/a','#/properties/b','#','null']))
 
-@given(st.recursive(leaf, lambda c: st.lists(c, max_size=3)|st.dictionaries(word, c, max_size=5), max_leaves=25))
-@settings(max_examples=300, deadline=None)
+@wide(80, 1000, st.recursive(leaf, lambda c: st.lists(c, max_size=3)|st.dictionaries(word, c, max_size=5), max_leaves=25))
 def test_C145_whatever_a_schema_is_gemini_reads_it(schema):
     out = openapi(schema)
     json.dumps(out)
@@ -616,6 +617,7 @@ def test_a_turn_with_thoughts_and_a_tool_runs_over_responses(tmp_path):
     assert [o['type'] for o in then['input'][-4:]]==['reasoning','message','function_call','function_call_output'] and 'zebra' in then['input'][-1]['output']
     assert m.requests[0].headers['authorization']==f'Bearer {KEY}'
 
+@pytest.mark.slow
 def test_the_model_is_sent_byte_for_byte_what_it_would_have_been_sent_over_responses(tmp_path):
     home = tmp_path.resolve()
     with FakeModel() as m:
@@ -640,3 +642,19 @@ def test_the_model_is_sent_byte_for_byte_what_it_would_have_been_sent_over_respo
                 Again(a, s.sid, s.root, 'session/resume' if name in ('plain','media') else 'session/load')
                 assert turn2(a, m, s.sid, s.root, CASES[name])==want[name], name
     assert 'seal-1' in ''.join(want['thinks']) and '"reasoning"' in ''.join(want['thinks'])
+
+def test_the_menu_of_models_grows_by_what_a_server_of_this_machine_has(tmp_path):
+    from wire import BARE, agent, poll
+    home = tmp_path.resolve()
+    with FakeModel(models=('qwen3','llama3')) as m:
+        (home/'.config/ramabana-acp').mkdir(parents=True)
+        (home/'.config/ramabana-acp/config.toml').write_text(f'[models.local]\nbase_url = "{m.base}/v1"\nid = "qwen3"\n')
+        with agent('--model', 'local', home=home, **BARE) as a:
+            s = a.session()
+            menu = lambda opts: next([c['value'] for c in o['options']] for o in opts if o['id']=='model')
+            assert menu(s.result['configOptions'])==['local']
+            poll(lambda: [u for _,u in s.ed.updates if u['sessionUpdate']=='config_option_update'])
+            last = [u for _,u in s.ed.updates if u['sessionUpdate']=='config_option_update'][-1]
+            assert menu(last['configOptions'])==['local','local/llama3']
+            res = a.request('session/set_config_option', dict(sessionId=s.sid, configId='model', value='local/llama3'))
+            assert next(o['currentValue'] for o in res['configOptions'] if o['id']=='model')=='local/llama3'

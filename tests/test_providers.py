@@ -2,7 +2,8 @@
 import asyncio, json, threading, time
 from copy import deepcopy
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
+from width import examples, few_or_many, given
 from ramabana_acp.core import Cancelled, Token, jdumps
 from ramabana_acp.models.claude import ClaudeProvider, ClaudeReply, claude_body, mark, to_messages
 from ramabana_acp.models.messages import assistant, call, calls, pair, result, results, text, text_of, thinking, user
@@ -481,14 +482,15 @@ def disturb(h, op, new, n):
     elif h[i]['content']: (p := h[i]['content'][n%len(h[i]['content'])]).update(dict(args={'z':n}) if p['type']=='call' else dict(text='new') if 'text' in p else dict(data=b'GIF89a', mime='image/gif'))
     return h
 
+@few_or_many(25, 200)
 @pytest.mark.parametrize('limit', [4<<20, 6000, 0])
 @pytest.mark.parametrize('id', ['gpt-5.4','deepseek-v4','claude'])
-def test_a_request_has_the_bytes_it_would_have_if_nothing_had_been_kept(id, limit):
+def test_a_request_has_the_bytes_it_would_have_if_nothing_had_been_kept(id, limit, n):
     spec,kept = ModelSpec('m', 'x', id, accepts=('text','image')),[]
     tools = [dict(name='ls', description='List', input_schema=dict(type='object', properties={}))]
     mk,wire,end = (claude_body, lambda h: to_messages(h, spec), mark) if id=='claude' else (chat_body, lambda h: to_chat(h, spec), list)
+    @examples(n)
     @given(st.integers(0, 8), ops, st.sampled_from(['','Be kind.']))
-    @settings(max_examples=80, deadline=None)
     def check(turns, ops, system):
         sent,h = Sent(limit),[m for i in range(turns) for m in (user(f'q{i}'), assistant([text('a')]))]
         for op,new,n in ops:

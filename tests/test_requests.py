@@ -1,7 +1,8 @@
 "A request that no server rejects for our fault: whatever a conversation has been through, its body breaks none of the rules of `ramabana_acp.models.rules`."
 import base64, json, struct, zlib
 from wire import *
-from hypothesis import given, settings, strategies as st
+from width import examples, few_or_many, given, wide
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from ramabana_acp.core import jdumps
 from ramabana_acp.models.claude import ClaudeProvider, claude_body
@@ -101,25 +102,24 @@ tools = st.lists(st.tuples(st.sampled_from(['ls','my.tool','my tool','my_tool','
     unique_by=lambda t: t[0]).map(lambda ts: [dict(name=n, input_schema=s, **({} if d is None else dict(description=d))) for n,s,d in ts])
 efforts = st.sampled_from([None,'none','low','high','max'])
 
+@few_or_many(25, 300)
 @every
-def test_no_conversation_breaks_a_rule_of_its_server(id):
+def test_no_conversation_breaks_a_rule_of_its_server(id, n):
+    @examples(n)
     @given(transcripts(), words, tools, efforts)
-    @settings(max_examples=80, deadline=None)
     def check(h, system, tools, effort):
         b = body(id, h, system, tools, effort)
         assert not breaches(MODELS[id][0], b), (h, b)
     check()
 
-@given(tools)
-@settings(max_examples=100, deadline=None)
+@wide(30, 500, tools)
 def test_a_mended_schema_is_one_by_the_book_and_stays_as_it_is(tools):
     ts,back = legal_tools(tools)
     for t in ts: Draft202012Validator.check_schema(t['input_schema'])
     assert legal_tools(ts)[0]==ts and all(a is b for a,b in zip(legal_tools(ts)[0], ts))
     assert [back.get(t['name'], t['name']) for t in ts]==[t['name'] for t in tools]
 
-@given(transcripts())
-@settings(max_examples=60, deadline=None)
+@wide(20, 200, transcripts())
 def test_what_is_sent_never_changes_what_is_kept(h):
     from copy import deepcopy
     old = deepcopy(h)
@@ -175,50 +175,70 @@ C139 = {'big.png':png(9000, 100), 'x.jpg':b'\0\0\0\x18ftypheic'+bytes(99), 'f.pn
 looks = [dict(tool='view_file', id=i, args=dict(path=p)) for i,p in zip('abc', C139)]
 refused = dict(http=400, body='{"error":{"message":"messages.0.content.1.image.source.base64: image exceeds 5 MB maximum"}}')
 
-@contextmanager
-def claude(script, **kw):
-    "An agent whose model is Claude, served by a strict server; the server and the agent"
-    with FakeModel(script) as m:
-        with agent('--model', 'anthropic/claude-opus-5-5', env=dict(ANTHROPIC_BASE_URL=m.base, ANTHROPIC_API_KEY='sk-ant-test-0123456789'), **{**BARE, **kw}) as a: yield m,a
+@pytest.fixture(scope='module')
+def one_claude():
+    "A strict server, and an agent whose model it serves as Claude: its library takes long to load, so all tests share it"
+    with FakeModel() as m:
+        with agent('--model', 'anthropic/claude-opus-5-5', env=dict(ANTHROPIC_BASE_URL=m.base, ANTHROPIC_API_KEY='sk-ant-test-0123456789'), **BARE) as a: yield m,a
+
+@pytest.fixture
+def claude(one_claude):
+    "`claude(script)`: the server, which plays `script` and has seen nothing yet, and the agent"
+    m,a = one_claude
+    def play(script):
+        m.script[:] = script
+        m.requests.clear()
+        return m,a
+    yield play
+    a.verify()
 
 def block(data, mime='image/png'): return dict(type='image', mimeType=mime, data=base64.b64encode(data).decode())
 
-def test_C139_a_picture_over_the_limits_is_a_word_to_the_model_and_one_that_is_refused_is_not_sent_again():
-    with claude([looks, [refused], [dict(text='ok')], [refused], [dict(text='fine')]]) as (m, a):
-        s = a.session(files=C139)
-        with pytest.raises(Remote, match='image exceeds'): s.prompt('a')
-        assert s.stop('b')=='end_turn' and s.said()=='ok'
-        got = [r for o in m.requests[1].body['messages'] for r in o['content'] if r['type']=='tool_result']
-        assert len(got)==3 and all(isinstance(r['content'], str) and r['content'] for r in got)
-        with pytest.raises(Remote, match='image exceeds'):
-            s.prompt([dict(type='text', text='look'), block(C139['big.png']), block(C139['f.png']), block(png())])
-        assert s.stop('d')=='end_turn'
-        sent = [json.dumps(r.body['messages'][-1]) for r in m.requests[-2:]]
-        assert [x.count('"type":"image"'.replace(':', ': ')) for x in sent]==[1, 0] and '9000 x 100 pixels' in sent[0] and 'larger than' in sent[0]
-        assert not [b for r in m.requests for b in breaches('messages', r.body)]
+def test_C139_a_picture_over_the_limits_is_a_word_to_the_model_and_one_that_is_refused_is_not_sent_again(claude):
+    m,a = claude([looks, [refused], [dict(text='ok')], [refused], [dict(text='fine')]])
+    s = a.session(files=C139)
+    with pytest.raises(Remote, match='image exceeds'): s.prompt('a')
+    assert s.stop('b')=='end_turn' and s.said()=='ok'
+    got = [r for o in m.requests[1].body['messages'] for r in o['content'] if r['type']=='tool_result']
+    assert len(got)==3 and all(isinstance(r['content'], str) and r['content'] for r in got)
+    with pytest.raises(Remote, match='image exceeds'):
+        s.prompt([dict(type='text', text='look'), block(C139['big.png']), block(C139['f.png']), block(png())])
+    assert s.stop('d')=='end_turn'
+    sent = [json.dumps(r.body['messages'][-1]) for r in m.requests[-2:]]
+    assert [x.count('"type":"image"'.replace(':', ': ')) for x in sent]==[1, 0] and '9000 x 100 pixels' in sent[0] and 'larger than' in sent[0]
+    assert not [b for r in m.requests for b in breaches('messages', r.body)]
 
 # ---------------------------------------------------------------- C140: half a surrogate pair
 
-@pytest.mark.parametrize('who', ['claude','chat'])
-def test_C140_half_a_surrogate_pair_from_either_side_is_mended_and_the_conversation_goes_on(who, tmp_path):
-    script = [[dict(raw=halved(who))], [dict(text='ok')], [dict(text='still')]]
-    with FakeModel(script) as m:
-        env = dict(ANTHROPIC_BASE_URL=m.base, ANTHROPIC_API_KEY='sk-ant-test-0123456789', OPENAI_BASE_URL=f'{m.base}/v1', OPENAI_API_KEY='sk-test-0123456789abcdef')
-        model = ('--model', 'anthropic/claude-opus-5-5' if who=='claude' else 'openai/gpt-4o')
-        with agent(*model, env=env, home=tmp_path, **BARE) as a:
-            s = a.session(files={'x':'1'})
-            a.raw(json.dumps(dict(jsonrpc='2.0', id=77, method='session/prompt', params=dict(sessionId=s.sid, prompt=[dict(type='text', text='a\ud800b')]))).encode()+b'\n')
-            assert s.wait(77)['stopReason']=='end_turn' and s.said()=='ok'
-        with agent(*model, env=env, home=tmp_path, **BARE) as b:
-            t = Again(b, s.sid, s.root)
-            assert t.stop('and now?')=='end_turn' and 'still' in t.said()
-        assert len(m.requests)==3 and not [x for r in m.requests for x in strict(r.body)]
-        assert 'a\ufffdb' in json.dumps(m.requests[0].body, ensure_ascii=False)
+def halved(dialect):
+    "A script whose model asks for the file `a` and half a character"
+    d = dialect({}, 9)
+    return [[dict(raw=d.start()+d.tool(dict(tool='view_file', id='t1', args='{"path":"a\\ud800"}'))+d.finish('calls'))], [dict(text='ok')], [dict(text='still')]]
 
-def halved(who):
-    "A stream that asks for the file `a` and half a character"
-    d = dict(chat=Chat, claude=Messages)[who]({}, 9)
-    return d.start()+d.tool(dict(tool='view_file', id='t1', args='{"path":"a\\ud800"}'))+d.finish('calls')
+def typed_half(a):
+    "A session in which half a character was typed and asked for"
+    s = a.session(files={'x':'1'})
+    a.raw(json.dumps(dict(jsonrpc='2.0', id=77, method='session/prompt', params=dict(sessionId=s.sid, prompt=[dict(type='text', text='a\ud800b')]))).encode()+b'\n')
+    assert s.wait(77)['stopReason']=='end_turn' and s.said()=='ok'
+    return s
+
+def goes_on(a, s, m):
+    t = Again(a, s.sid, s.root)
+    assert t.stop('and now?')=='end_turn' and 'still' in t.said()
+    assert len(m.requests)==3 and not [x for r in m.requests for x in strict(r.body)]
+    assert 'a\ufffdb' in json.dumps(m.requests[0].body, ensure_ascii=False)
+
+def test_C140_half_a_surrogate_pair_from_either_side_is_mended_and_the_conversation_goes_on(claude):
+    m,a = claude(halved(Messages))
+    s = typed_half(a)
+    s.close()
+    goes_on(a, s, m)
+
+def test_C140_half_a_surrogate_pair_is_mended_and_the_conversation_goes_on_in_another_process(tmp_path):
+    with FakeModel(halved(Chat)) as m:
+        kw = dict(env=dict(OPENAI_BASE_URL=f'{m.base}/v1', OPENAI_API_KEY='sk-test-0123456789abcdef'), home=tmp_path, **BARE)
+        with agent('--model', 'openai/gpt-4o', **kw) as a: s = typed_half(a)
+        with agent('--model', 'openai/gpt-4o', **kw) as a: goes_on(a, s, m)
 
 # ---------------------------------------------------------------- C142: the cache
 
@@ -245,11 +265,11 @@ def cached(requests):
         was = n
     return res[1:]
 
-def test_C142_the_prefix_is_marked_and_stays_through_twenty_rounds_and_the_next_prompt():
+def test_C142_the_prefix_is_marked_and_stays_through_twenty_rounds_and_the_next_prompt(claude):
     look = lambda i: [dict(think='hm'), dict(tool='view_file', id=f'a{i}', args=dict(path='x'))]
-    with claude([*map(look, range(20)), [dict(text='done')], [dict(text='again')]]) as (m, a):
-        s = a.session(files={'x':'1\n'})
-        assert s.stop('go')=='end_turn' and s.stop('more')=='end_turn'
+    m,a = claude([*map(look, range(20)), [dict(text='done')], [dict(text='again')]])
+    s = a.session(files={'x':'1\n'})
+    assert s.stop('go')=='end_turn' and s.stop('more')=='end_turn'
     rs = m.requests
     assert len(rs)==22 and not [b for r in rs for b in breaches('messages', r.body)]
     assert len({json.dumps([r.body['system'], r.body['tools']]) for r in rs})==1
@@ -257,18 +277,18 @@ def test_C142_the_prefix_is_marked_and_stays_through_twenty_rounds_and_the_next_
     for one,two in zip(rs, rs[1:]): assert flat(two)[:len(flat(one))]==flat(one)
     assert min(cached(rs))>=.9
 
-def test_C142_a_turn_with_more_blocks_than_the_server_looks_back_is_still_read_from_the_cache():
+def test_C142_a_turn_with_more_blocks_than_the_server_looks_back_is_still_read_from_the_cache(claude):
     many = [dict(tool='view_file', id=f'a{i}', args=dict(path='x')) for i in range(30)]
     again = [dict(tool='view_file', id=f'b{i}', args=dict(path='x')) for i in range(30)]
-    with claude([many, again, [dict(text='done')], [dict(text='again')]]) as (m, a):
-        s = a.session(files={'x':'1\n'})
-        assert s.stop('go')=='end_turn' and s.stop('more')=='end_turn'
+    m,a = claude([many, again, [dict(text='done')], [dict(text='again')]])
+    s = a.session(files={'x':'1\n'})
+    assert s.stop('go')=='end_turn' and s.stop('more')=='end_turn'
     assert len(m.requests)==4 and min(cached(m.requests))>=.9
 
-def test_C142_the_measure_sees_a_prefix_that_changes():
-    with claude([[dict(text='a')], [dict(text='b')]]) as (m, a):
-        s = a.session()
-        s.prompt('go'); s.prompt('more')
+def test_C142_the_measure_sees_a_prefix_that_changes(claude):
+    m,a = claude([[dict(text='a')], [dict(text='b')]])
+    s = a.session()
+    s.prompt('go'); s.prompt('more')
     m.requests[1].body['system'][0]['text'] += ' It is noon.'
     assert cached(m.requests)[0]<.9
 

@@ -260,7 +260,7 @@ def turn2(a, m, sid, root, case):
     assert not m.script
     return [json.dumps(r.body) for r in m.requests[n:]]
 
-@pytest.mark.parametrize('api', APIS)
+@pytest.mark.parametrize('api', [pytest.param('chat', marks=pytest.mark.slow), 'messages'])
 def test_the_model_is_sent_byte_for_byte_what_it_would_have_been_sent(api, home):
     model,var,v1 = APIS[api]
     with FakeModel() as m:

@@ -144,7 +144,7 @@ def test_ctrl_c_at_the_key_leaves_everything_as_it_was(tty, home):
 
 def test_ctrl_c_during_the_check_is_heard_at_once(tty, home):
     with FakeModel([[dict(silence=60)]]) as m:
-        t = tty('setup', '--provider', 'anthropic', '--base-url', m.base, '--model', 'm')
+        t = tty('setup', '--provider', 'mine', '--base-url', m.base+'/v1', '--model', 'm')
         t.until(r'Key \('); t.type(KEY+'\n')
         assert m.wait_requests(1, 60)
         start = time.monotonic()

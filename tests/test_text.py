@@ -2,6 +2,7 @@
 import re
 import pytest
 from hypothesis import assume, example, given, settings, strategies as st
+from width import wide
 from ramabana_acp.core import ToolError
 from ramabana_acp.workspace.text import Binary, decode, edit, encode, line_at, line_end, n_lines, numbered, split_lines, splice, unified
 
@@ -38,8 +39,7 @@ def test_any_bytes_are_refused_or_survive(raw):
     except Binary: return
     assert encode(t.text, t)==raw and '\0' not in t.text
 
-@given(files(), st.data(), st.booleans())
-@settings(max_examples=500, deadline=None)
+@wide(150, 2000, files(), st.data(), st.booleans())
 def test_an_edit_changes_only_the_bytes_of_its_span(f, data, lf):
     "Any unique piece, with the file's line ends or the model's LF, replaced by anything"
     try: t = decode(f[0])
@@ -61,8 +61,7 @@ def test_an_edit_changes_only_the_bytes_of_its_span(f, data, lf):
     assert out.startswith(head) and out.endswith(tail) and len(out)==len(head)+len(tail)+len(s.new.encode(codec))
     if line_end(text) and not re.sub('\r\n|\r', '\n', old)==new: assert line_end(s.new) in (line_end(text), '')
 
-@given(files(), st.data())
-@settings(max_examples=200, deadline=None)
+@wide(80, 1000, files(), st.data())
 def test_tolerant_edits_leave_everything_outside_their_span(f, data):
     "Lines with their trailing space gone or an indentation too much"
     text = f[1]
@@ -76,8 +75,7 @@ def test_tolerant_edits_leave_everything_outside_their_span(f, data):
     assert res==text[:s.start]+s.new+text[s.end:] and s.new.rstrip().endswith('!')
     if s.how!='exact': assert re.sub(r'\s+', '', s.new)==re.sub(r'\s+', '', text[s.start:s.end])+'!'
 
-@given(st.lists(st.text('ab \t', max_size=4), min_size=1, max_size=6), st.data())
-@settings(max_examples=300, deadline=None)
+@wide(80, 1000, st.lists(st.text('ab \t', max_size=4), min_size=1, max_size=6), st.data())
 def test_lines_that_old_and_new_share_stay_the_files_own(ls, data):
     "Only the changed line of a loosely matched block differs from the file"
     es = [data.draw(ends) for _ in ls]

@@ -70,7 +70,7 @@ def _go(self:Agent, msg, tok, typed=None):
         self.stop_reason,self.outcome,self.turn_use,self.host.tok,hist = None,None,Usage(),tok,self.history
         yield
         typed = typed or [dict(type='text', text=text_of(msg))]
-        if note := self.controls.note(hist): msg['content'].append(text(note))
+        if note := self.controls.note(hist): msg['content'].append({**text(note), 'by':'agent'})
         hist.append(msg)
         if self.store: self.store.prompt(typed, hist); self.store.save(hist)
         yield from self._work(run, hist)
@@ -112,11 +112,15 @@ def _turn(self:Agent, tok, hist):
 @patch
 def _tell_usage(self:Agent, msg, spent):
     "Tell what the context holds by now, where that is known, and what the session has `spent`"
-    u,o = msg.get('usage') or {},dict(cost=spent.money())
-    known = self.model and any(u.values())
-    if known: o.update(used=u['input']+u['cache_read']+u['cache_write']+u['output'], size=self.model.window)
-    if self.store: self.store.used(**o, steps=spent.steps, calls=spent.calls, tokens=spent.tokens)
-    if known and self.on_usage: self.on_usage(**o)
+    u,o = msg.get('usage') or {},{}
+    if self.model and any(u.values()): o = dict(used=u['input']+u['cache_read']+u['cache_write']+u['output'], size=self.model.window)
+    self._keep_spent(spent, **o)
+    if o and self.on_usage: self.on_usage(**o, cost=spent.money())
+
+@patch
+def _keep_spent(self:Agent, spent, **o):
+    "Have the store keep what the session has `spent`, so that its budget outlives the process"
+    if self.store: self.store.used(**o, cost=spent.money(), steps=spent.steps, calls=spent.calls, tokens=spent.tokens)
 
 @patch
 def _used(self:Agent, hist):
@@ -154,10 +158,13 @@ def compact(self:Agent, focus=''):
     "Put a summary in place of the beginning of the conversation; returns it, or None when it is too short for that. Raises `Err`, `Cancelled`"
     run = self._begin(self.tok or Token())
     try: return self.room.make(self.history, run.tok, focus, 'asked')
-    finally: self._end(run)
+    finally: self._keep_spent(self.spent); self._end(run)
 
 @patch
-def use_more(self:Agent, u): "Count what a request beside the conversation used"; self.use = add_usage(self.use, u)
+def use_more(self:Agent, u):
+    "Count a request beside the conversation, which used `u`"
+    self.spent.request(u, cost(u, self.model))
+    self.use = add_usage(self.use, u)
 
 @patch
 def _notice(self:Agent, s): "Show a line to the person; is there somebody to show it?"; return bool(self.on_notice and self.on_notice(s))
@@ -187,8 +194,9 @@ def name_it(self:Agent):
     try:
         for k,o in self.provider.stream([user(f'{NAMING}\n\n{said}')], system='You name conversations.', tok=Token()):
             if k=='text': s += o
-            elif k=='done': self.spent.request(o['usage'], cost(o['usage'], self.model)); self.use_more(o['usage'])
+            elif k=='done': self.use_more(o['usage'])
     except (Err,Cancelled) as e: return log('the model gave no title', error=e)
+    self._keep_spent(self.spent)
     self.store.set_title(s, by='model')
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-cancel

@@ -10,6 +10,7 @@ __all__ = ['Command', 'COMMANDS', 'UNTIL', 'command', 'advertised', 'help', 'cho
 
 # %% ../../nbs/agent/05_commands.ipynb #commands-imports
 from collections import namedtuple
+from datetime import datetime
 from ..core import Err, InvalidParams, one_line
 from ..choices import MODES
 from ..workspace.ledger import parse_rule, rule_text
@@ -38,7 +39,7 @@ def advertised(commands, agent=None):
 @command('Show what you can type here')
 def help(agent, arg=''):
     rows = [f"- `/{c['name']}`{' ('+c['hint']+')' if c.get('hint') else ''}: {c['description']}" for c in agent.commands()]
-    return '\n'.join(['You can write to the agent in plain words. These lines are answered without the model:', '', *rows])
+    return '\n'.join(['You can write to the agent in plain words. These lines are for the agent itself:', '', *rows])
 
 # %% ../../nbs/agent/05_commands.ipynb #commands-choose
 def chosen(agent, axis, what, arg):
@@ -46,7 +47,7 @@ def chosen(agent, axis, what, arg):
     c,v = agent.controls,arg.strip()
     if v:
         try: c.set(axis, v)
-        except InvalidParams as e: return f'Not changed: {str(e).rstrip(".")}.'
+        except Err as e: return f'Not changed: {str(e).rstrip(".")}.'
     now = c.value(axis)
     later = ' It takes effect when the running turn has ended.' if axis in c.queue else ''
     if v: return f'The {what} is now `{now}`.{later}'
@@ -70,7 +71,8 @@ _marks = dict(pending='[ ]', active='[>]', done='[x]', cancelled='[-]')
 @command('Plan first: nothing is changed before you approve the plan', 'off')
 def plan(agent, arg=''):
     off = arg.strip().lower() in ('off','normal')
-    agent.controls.set('mode', 'normal' if off else 'plan')
+    try: agent.controls.set('mode', 'normal' if off else 'plan')
+    except InvalidParams as e: return f'Not changed: {e}.'
     s = 'Plan mode is off.' if off else 'Plan mode is on: say what you want, and you will get a plan to approve. `/plan off` ends it.'
     return '\n'.join([s, *(['', *(f"- {_marks[i['status']]} {i['text']}" for i in agent.plan.items)] if agent.plan.items else [])])
 
@@ -86,14 +88,15 @@ def permissions(agent, arg=''):
         if word and (res := _permit(agent, word, rest[0].strip())): return res
         rules = ap.rules()
     except (Err, OSError) as e: return f'{e}.'
-    now = f"The posture is `{agent.controls.value('tool_approval')}`{', and files are changed without asking' if ap.mode=='edits' else ''}."
+    now = f"Permissions are set to `{agent.controls.value('tool_approval')}`{', and files are changed without asking' if ap.mode=='edits' else ''}."
     rows = [f"{i}. {g.verdict} `{rule_text(g)}`, {UNTIL[g.scope]}" for i,g in enumerate(rules, 1)]
     return '\n'.join([now, '', *(rows or ['No permission has been given or denied.'])])
 
 def _permit(agent, word, rest):
     "Do what `/permissions word rest` says; the answer, or None to show the list"
     ap,top = agent.approvals,agent.controls.ceiling
-    if word in ('allow','keep') and top and top.posture!='yolo': return f'This agent was started with the ceiling `{top.posture}`, so nothing is allowed here: answer the cards, or write the rule under `[permissions]` in config.toml.'
+    fixed = top and top.posture!='yolo' and f'This agent was started with the ceiling `{top.posture}`, so nothing is allowed here and no denial is taken back: answer the cards, or change the rules under `[permissions]` in config.toml.'
+    if word in ('allow','keep') and fixed: return fixed
     if word in ('allow','deny') and rest: g = parse_rule(rest, word); ap.grant(g.tool, g.pattern, word); return f'{word.capitalize()} `{rule_text(g)}`, {UNTIL["session"]}.'
     n,*to = rest.split() or ['']
     rules = ap.rules()
@@ -102,8 +105,9 @@ def _permit(agent, word, rest):
     if word=='keep':
         if not ap.ledger or to not in (['project'],['person']): return 'Say for how long: `project` or `person`.'
         ap.ledger.keep(g, to[0])
-        if g.scope!='config': ap.revoke(g)
+        if g.scope not in ('config', to[0]): ap.revoke(g)
         return f'Kept: {g.verdict} `{rule_text(g)}`, {UNTIL[to[0]]}.'
+    if g.verdict=='deny' and fixed: return fixed
     ap.revoke(g)
     return f'Revoked: {g.verdict} `{rule_text(g)}`.'
 
@@ -115,7 +119,8 @@ def context(agent, arg=''): return '\n'.join(agent.room.report())
 def compact(agent, arg=''):
     try: s = agent.compact(arg)
     except Err as e: return f'There is no summary: {e}.'
-    return 'There is nothing to summarise yet.' if s is None else f'The conversation was summarised. The model goes on from this:\n\n{s}'
+    if s is None: return 'There is nothing to summarise yet.'
+    return 'The conversation was summarised.'+('' if agent.room.on_compact else f' The model goes on from this:\n\n{s}')
 
 # %% ../../nbs/agent/05_commands.ipynb #commands-spent
 def share(u):
@@ -133,13 +138,13 @@ def usage(agent, arg=''):
 def cost(agent, arg=''):
     m = agent.spent.money()
     name = agent.model.name if agent.model else 'The model'
-    return f'This session has cost ${m}.' if m is not None else f'What this session has cost is not known: the price of a model it has used is not in the table. `[models.NAME]` in config.toml can give the prices of {name}.'
+    return f'This session has cost ${m}.' if m is not None else f'What this session has cost is not known, since a price is missing: `prices` in config.toml, where {name} stands, gives it.'
 
 # %% ../../nbs/agent/05_commands.ipynb #commands-sessions
 @command('List the stored conversations about this folder')
 def sessions(agent, arg=''):
     rows = agent.sessions(cwd=str(agent.host.roots[0]), limit=20)
-    rows = [f"- {r['updatedAt'][:16].replace('T', ' ')} {r.get('title') or '(no title)'}{' (this one)' if r['sessionId']==agent.session_id else ''}" for r in rows]
+    rows = [f"- {datetime.fromisoformat(r['updatedAt']).astimezone():%Y-%m-%d %H:%M} {r.get('title') or '(no title)'}{' (this one)' if r['sessionId']==agent.session_id else ''}" for r in rows]
     return '\n'.join(rows or ['No conversation about this folder is stored.'])
 
 # %% ../../nbs/agent/05_commands.ipynb #commands-tools

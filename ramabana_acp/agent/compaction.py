@@ -11,7 +11,6 @@ __all__ = ['Room']
 from fastcore.basics import patch
 from ..core import Cancelled, Err, Token, jdumps, log, new_id
 from ..models.messages import user
-from ..models.specs import cost
 from .briefing import where
 from .context import SHARE, SYSTEM, chars, compacted, estimate, plain, question, room, shares, slim, split, used
 
@@ -51,7 +50,8 @@ def summary(self:Room, past, focus, tok):
     for k,o in ag.provider.stream([user(question(past, ag.model.window//2, focus))], system=f'{SYSTEM}\n\n{where(ag.host)}', tok=tok):
         if k=='text': s.append(o)
         elif k=='retry': s = []
-        elif k=='done': ag.spent.request(o['usage'], cost(o['usage'], ag.model)); ag.use_more(o['usage'])
+        elif k=='done': ag.use_more(o['usage'])
+    tok.check()
     if not (res := ''.join(s).strip()): raise Err('the model gave no summary')
     return res
 
@@ -79,9 +79,9 @@ def make(self:Room,
             self.tell(id, 'failed', error=str(e))
             if why: raise
             return None
-        s = plain(hist[:at])
+        s = plain(hist[:at], spec.window//4)
     rest = [slim(m, 4000) if m['role']=='tool' else m for m in hist[at:]] if why=='refused' else hist[at:]
-    hist[:],self.failed = compacted([*hist[:at], *rest], at, s),0
+    hist[:],self.failed = compacted([*hist[:at], *rest], at, s, self.agent.controls.note(())),0
     if self.agent.store: self.agent.store.compacted(id, s, hist)
     self.tell(id, 'completed', s)
     return s

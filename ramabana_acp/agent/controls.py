@@ -12,7 +12,7 @@ import threading
 from fastcore.basics import patch
 from ..core import Err, InvalidParams, log, one_line
 from ..choices import MODES, ORDER, POSTURES, PRESETS, above, allowed, posture_of, preset_of
-from ..models.specs import names, resolve, servable
+from ..models.specs import loopback, names, resolve, servable, served
 from ..workspace.approvals import MODES as ROWS
 
 # %% ../../nbs/agent/05b_controls.ipynb #controls-class-def
@@ -25,7 +25,7 @@ class Controls:
         ceiling=None, # the `Ceiling` of the postures
         preset=None, # the preset to start with; omit for the person's default
     ):
-        self.agent,self.ceiling,self.on_change,self.lock,self.queue,self.asking = agent,ceiling,None,threading.RLock(),{},None
+        self.agent,self.ceiling,self.on_change,self.lock,self.queue,self.found,self.past,self.asking = agent,ceiling,None,threading.RLock(),{},[],[],None
         self.mode,self.effort,self.preset = 'normal',_text(agent.cfg.get('effort')) or 'auto',_first(preset, agent.cfg.get('preset'))
         if ceiling: self._posture(ceiling.posture)
     @property
@@ -71,7 +71,7 @@ def thinks(self:Controls):
 def models(self:Controls):
     "The names of the models that can be chosen"
     now,res = self.value('model'),[]
-    for n in dict.fromkeys(names(self.agent.cfg).values()):
+    for n in dict.fromkeys([*self.past, *names(self.agent.cfg).values(), *self.found]):
         try: ok = n!='demo' and servable(resolve(n, self.agent.cfg), self.agent.cfg) is None
         except Err: ok = False # a table in config.toml that names nothing
         if ok: res.append(n)
@@ -86,6 +86,17 @@ def choices(self:Controls, axis):
     if axis=='model': return [(n, n, self._facts(n)) for n in self.models()]
     levels = self.levels()
     return [('auto','Auto','As the preset and the model have it'), *((e, e.capitalize(), '') for e in levels)] if levels else []
+
+@patch
+def discover(self:Controls):
+    "Ask the servers of this machine that `config.toml` names which models they have, and offer these too"
+    cfg,found = self.agent.cfg,[]
+    for n in [*cfg.data.get('models', {}), *cfg.data.get('providers', {})]:
+        try: s = resolve(n if n in cfg.data.get('models', {}) else f'{n}/any', cfg)
+        except Err: continue # `/model` says what is wrong with it
+        if loopback(s.base_url): found += [f'{n}/{i}' for i in served(s, cfg) if i!=s.id and i.isprintable() and len(i)<=150]
+    new,self.found = set(found)-set(self.found),found
+    if new: self.told('model')
 
 @patch
 def _facts(self:Controls, name):
@@ -112,9 +123,10 @@ def set(self:Controls,
     "Choose `value` on `axis`; raises `InvalidParams`"
     f = dict(mode=self._mode, model=self._model, effort=self._effort, agent_preset=self._preset, tool_approval=self._approval).get(axis)
     if f is None: raise InvalidParams(f'unknown config option {one_line(str(axis), 60)}; there are {", ".join(AXES)}', configId=axis)
-    with self.lock: f(value)
-    if keep: self._keep(axis)
-    self.told(axis)
+    with self.lock:
+        f(value)
+        if keep: self._keep(axis)
+        self.told(axis)
 
 def _bad(axis, value, ok): return InvalidParams(f'invalid value {one_line(str(value), 60)!r} for {axis}; there are {", ".join(ok)}', configId=axis, value=value)
 
@@ -131,8 +143,10 @@ def _effort(self:Controls, value):
 
 @patch
 def _model(self:Controls, value):
+    if not value.isprintable() or len(value)>200: raise InvalidParams(f'{one_line(value, 60)!r} is no name of a model', configId='model')
     spec = resolve(value, self.agent.cfg)
     if why := servable(spec, self.agent.cfg): raise InvalidParams(why, code='auth.missing_key', configId='model', value=value)
+    if (now := self.value('model')) and now not in self.past: self.past.append(now) # the way back
     self._later('model', spec)
 
 # %% ../../nbs/agent/05b_controls.ipynb #controls-later
@@ -156,6 +170,7 @@ def _posture(self:Controls, posture):
     "Let the gate follow `posture`"
     edits = posture=='ask' and self.ceiling and self.ceiling.edits
     self.agent.approvals.set_mode('edits' if edits else POSTURES[posture].row)
+    if posture in ('readOnly','dontAsk'): self._withdraw()
 
 @patch
 def _approval(self:Controls, value):
@@ -168,7 +183,9 @@ def _approval(self:Controls, value):
 @patch
 def _mode(self:Controls, value):
     if value not in MODES: raise _bad('mode', value, MODES)
-    self.mode,ap = value,self.agent.approvals
+    ap = self.agent.approvals
+    if not ap and value=='plan': raise InvalidParams('there is no gate here that could hold plan mode', configId='mode', value=value)
+    self.mode = value
     if not ap: return
     ap.planning = value=='plan'
     ap._resettle()
@@ -177,7 +194,7 @@ def _mode(self:Controls, value):
 @patch
 def _withdraw(self:Controls):
     "Nobody need say any more whether a plan is approved"
-    if (ask := self.asking) is not None: self.agent.approvals._settle(ask, False, 'the mode was changed', 'interrupted')
+    if (ask := self.asking) is not None: self.agent.approvals._settle(ask, False, 'something else was chosen', 'interrupted')
 
 # %% ../../nbs/agent/05b_controls.ipynb #controls-keep
 DEFAULTS = dict(model='model', effort='effort', agent_preset='preset')

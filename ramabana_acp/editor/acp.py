@@ -75,7 +75,7 @@ def open(self:AcpAgent, roots, store=None):
         if re.search('KEY|TOKEN|SECRET|PASSW', k.upper()): self.start.cfg.key(k) # what is known is redacted, wherever it turns up
     own,kw = store and store.settings.get('model'),dict(self.kw)
     if self.mk is None:
-        if why := self.start.trouble(own): raise AuthRequired(f'Authentication required: {why}', code='auth.missing_key', methods=[m['id'] for m in auth_methods(self.hello)], env=self.start.keys())
+        if why := self.start.trouble(own): raise AuthRequired(why, code='auth.missing_key', methods=[m['id'] for m in auth_methods(self.hello)], env=self.start.keys())
         model = self.start.spec(own).name
         kw.update(preset=self.start.preset, ceiling=self.start.ceiling, drop=('add_root',) if self.start.alone else ())
     else: model = self.start.model
@@ -136,6 +136,7 @@ def opened(self:AcpAgent, s):
     "Tell the client which slash commands there are, and load what the first turn will need while the person types"
     s.cmds = None
     s.menu()
+    if s.controls and any(self.start.cfg.get(k) for k in ('models','providers')): daemon(s.controls.discover, name='models')
     if self.warm is None and hasattr(s.agent, 'warm'): self.warm = daemon(s.agent.warm, name='warm')
 
 @patch

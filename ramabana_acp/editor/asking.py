@@ -22,10 +22,10 @@ PLANNED = [option('approve', 'allow_once', 'Approve the plan'), option('approve_
     option('keep_planning', 'reject_once', 'Keep planning')]
 
 def options(tool, is_edit, forced='', lasting=False):
-    "The answers that a permission request offers; `forced`: no standing answer; `lasting`: also one for the project"
+    "The answers that a permission request offers; `forced`: why there is no standing answer; `lasting`: also one for the project"
     if tool=='exit_plan_mode': return PLANNED
     allow,no = option('allow_once', 'allow_once', 'Allow'),option('reject_once', 'reject_once', 'Reject')
-    if forced: return [allow, no]
+    if forced or tool=='add_root': return [allow, no]
     if is_edit: return [allow, option('allow_always', 'allow_always', 'Allow every write this session'), no]
     this = 'this exact '+('command' if tool=='run_shell' else 'call')
     more = [option('allow_call', 'allow_always', f'Allow {this} this session')]

@@ -72,8 +72,8 @@ class Start:
         except Err: return False
     def trouble(self, own=None):
         "Why no session can start, or None"
-        try: return servable(self.spec(own), self.cfg)
-        except Err as e: return str(e)
+        try: return (why := servable(self.spec(own), self.cfg)) and f'Authentication required: {why}'
+        except Err as e: return f'No session can start: {e}'
     def keys(self):
         "The names of the keys that would help"
         try: s = self.spec()

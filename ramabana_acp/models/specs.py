@@ -96,7 +96,8 @@ def _table(cfg, kind, name):
     for k,v in d.items():
         t = _types.get(k)
         if t is None: raise Err(f'{where} has no setting {k!r}; there are {", ".join(_types)}')
-        if not isinstance(v, t) or isinstance(v, bool) or (t is int and v<=0): raise Err(f'{where}: {k} cannot be {v!r}')
+        like = '; write it like {input = "2", output = "10"}, dollars a million tokens' if k=='prices' else ''
+        if not isinstance(v, t) or isinstance(v, bool) or (t is int and v<=0): raise Err(f'{where}: {k} cannot be {v!r}{like}')
     for k,v in d.get('prices', {}).items():
         if k not in _prices: raise Err(f'{where}: prices has no {k!r}; there are {", ".join(_prices)}')
         if isinstance(v, bool) or not re.fullmatch(r'\d+(\.\d+)?', str(v)): raise Err(f'{where}: the price of {k} cannot be {v!r}; write it like "2.50"')
@@ -181,7 +182,7 @@ _later = dict(replay='record.spec_of') # offline models whose chapter comes late
 def _offline(name):
     "The spec of a model that needs no server, or None; raises `InvalidParams`"
     kw = dict(window=1_000_000, max_output=128_000)
-    if name=='demo': return ModelSpec('demo', 'demo', 'demo', api='demo', accepts=('text',), **kw)
+    if name=='demo': return ModelSpec('demo', 'demo', 'demo', api='demo', accepts=('text',), prices=('0',)*4, **kw)
     if name.startswith('scripted/') and len(name)>9: return ModelSpec(name, 'scripted', name[9:], api='scripted', accepts=_seen, **kw)
     kind,_,id = name.partition('/')
     if kind in _later and id:

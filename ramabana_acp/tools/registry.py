@@ -102,7 +102,7 @@ def consent(t, args, act, approvals, activity, tok=None):
     ask = approvals.request(t.name, args, force, call=act.id, tok=tok)
     act.ask_id = ask.id
     if tok: tok.check()
-    if not ask: act.short = f'Not run: {ask.how}.'; raise ToolError(ask.reply())
+    if not ask: act.short = f"Not run: {ask.note if ask.how=='withheld' and ask.note else ask.how}."; raise ToolError(ask.reply())
     if act.state=='awaiting': act.state = 'running'; activity.change(act)
 
 # %% ../../nbs/tools/06_registry.ipynb #registry-perform

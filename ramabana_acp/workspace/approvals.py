@@ -148,6 +148,7 @@ def request(self:Approvals,
     "The answered `Ask` of this call, after asking a person if need be"
     return self._through(self._new(name, args, force, call, self._again(name, args, force)), timeout, tok)
 
+# %% ../../nbs/workspace/03_approvals.ipynb #approvals-question
 @patch
 def question(self:Approvals,
     name, # what is asked about; no rule and no mode decides it

@@ -37,9 +37,10 @@ def _entry(g, project):
 
 def _grant(o):
     "Plain data as a `Grant`; raises `ValueError` or a relative"
-    if not all(isinstance(o[k], str) for k in ('tool','pattern')) or o['verdict'] not in ('allow','deny'): raise ValueError('no permission')
-    call = tuple(map(str, o['call'])) if 'call' in o else None
-    return Grant(o['tool'], o['pattern'], o['verdict'], False, call, 'project' if 'project' in o else 'person')
+    names,call = {'tool','pattern','verdict','project','call'},o.get('call', ['',''])
+    if not {'tool','pattern','verdict'}<=o.keys()<=names or o['verdict'] not in ('allow','deny'): raise ValueError('no permission')
+    if not isinstance(call, list) or len(call)!=2 or not all(isinstance(v, str) for v in (*call, *(v for k,v in o.items() if k!='call'))): raise ValueError('no permission')
+    return Grant(o['tool'], o['pattern'], o['verdict'], False, tuple(call) if 'call' in o else None, 'project' if 'project' in o else 'person')
 
 # %% ../../nbs/workspace/02b_ledger.ipynb #ledger-ledger
 class Ledger:

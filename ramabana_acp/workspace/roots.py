@@ -9,15 +9,26 @@ __all__ = ['KEYS', 'SYSTEM', 'MOST', 'WHY', 'within', 'protected', 'reason', 've
 
 # %% ../../nbs/workspace/02c_roots.ipynb #roots-imports
 import os, re
+from pathlib import Path
 from ..core import InvalidParams, one_line
 from ..config import Config
+from .gate import below
 
 # %% ../../nbs/workspace/02c_roots.ipynb #roots-protected-def
-KEYS = '.ssh .gnupg .aws .azure .kube .docker .password-store .config/gcloud .config/gh .config/op Library/Keychains'.split()
+KEYS = '.ssh .gnupg .aws .azure .kube .docker .password-store .config/gcloud .config/gh .config/op .local/share/keyrings Library/Keychains'.split()
 SYSTEM = '/etc /boot /dev /proc /sys /bin /sbin /lib /lib64 /usr /var/lib /var/log /System /Library /Applications'.split()
-_key = re.compile(r'(id_(rsa|dsa|ecdsa|ed25519)|\.netrc|_netrc|\.git-credentials|\.vault-token|.*\.(kdbx|ppk))', re.I)
+_key = re.compile(r'(\.ssh|\.gnupg|id_(rsa|dsa|ecdsa|ed25519)|\.netrc|_netrc|\.git-credentials|\.vault-token|.*\.(kdbx|ppk))', re.I)
 
-def within(p, d): "Is real path `p` the folder `d` or in it?"; return p==d or p.startswith(os.path.join(d, ''))
+def _id(p):
+    "What folder `p` is, whatever it is called; None if it is not there"
+    try: return (st := os.stat(p)).st_dev,st.st_ino
+    except OSError: return None
+
+def within(p, d):
+    "Is real path `p` the folder `d` or in it?"
+    if below(p, d): return True
+    i = _id(d)
+    return i is not None and i in map(_id, (p, *map(str, Path(p).parents)))
 
 def protected(p, cfg=None):
     "Is the real path `p` a folder that must not be given away?"
