@@ -1,5 +1,6 @@
 "A client that others wrote drives a full turn: npm's acpx, from outside."
 import json, os, shutil, subprocess, sys
+from functools import partial
 from pathlib import Path
 import pytest
 
@@ -10,6 +11,12 @@ AGENT = f'{Path(sys.executable).with_name("ramabana-acp")} --model demo'
 def acpx(d, home, *args, timeout=120, agent=AGENT):
     env = {**os.environ, 'HOME':str(home), 'XDG_CONFIG_HOME':str(home/'config'), 'XDG_STATE_HOME':str(home/'state')}
     return subprocess.run([ACPX, '--agent', agent, '--cwd', str(d), '--format', 'json', *args], cwd=d, env=env, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+
+@pytest.fixture
+def swift(tmp_path):
+    "The same agent without the pauses that its demo model makes for people"
+    (tmp_path/'swift.py').write_text('from ramabana_acp.models.demo import DemoProvider\nDemoProvider.pace = 0\nfrom ramabana_acp.entry import run\nrun()\n')
+    return f'{sys.executable} {tmp_path}/swift.py --model demo'
 
 @pytest.fixture
 def project(tmp_path):
@@ -34,43 +41,47 @@ def test_a_refused_edit_changes_nothing(project, tmp_path):
     acpx(project, tmp_path, '--deny-all', 'exec', 'fix the failing test')
     assert (project/'ages.py').read_text()==was
 
-def test_a_session_goes_on_across_processes(project, tmp_path):
-    new = acpx(project, tmp_path, 'sessions', 'new')
+def test_a_session_goes_on_across_processes(project, tmp_path, swift):
+    call = partial(acpx, project, tmp_path, agent=swift)
+    new = call('sessions', 'new')
     assert new.returncode==0, new.stderr
     for said in ('read ages.py', 'list the files'):
-        r = acpx(project, tmp_path, '--approve-all', 'prompt', said)
+        r = call('--approve-all', 'prompt', said)
         assert r.returncode==0, r.stderr+r.stdout[-2000:]
     ms = [json.loads(l) for l in r.stdout.splitlines() if l.startswith('{')]
     assert any('ages.py' in json.dumps(m) for m in ms)
     kept = subprocess.run([Path(sys.executable).with_name('ramabana-acp'), 'sessions', 'list', '--all', '--json'], env={**os.environ, 'HOME':str(tmp_path),
         'XDG_CONFIG_HOME':str(tmp_path/'config'), 'XDG_STATE_HOME':str(tmp_path/'state')}, capture_output=True, text=True, timeout=60)
     assert 'read ages.py' in kept.stdout, kept.stderr
-    assert acpx(project, tmp_path, 'sessions', 'close').returncode==0
+    assert call('sessions', 'close').returncode==0
 
 def said(r):
     "The messages that acpx has printed"
     return [json.loads(l) for l in r.stdout.splitlines() if l.startswith('{')]
 
-def test_set_and_set_mode_control_the_session(project, tmp_path):
+def test_set_and_set_mode_control_the_session(project, tmp_path, swift):
+    call = partial(acpx, project, tmp_path, agent=swift)
     was = (project/'ages.py').read_text()
-    assert acpx(project, tmp_path, 'sessions', 'new').returncode==0
-    r = acpx(project, tmp_path, 'set', 'tool_approval', 'yolo')
+    assert call('sessions', 'new').returncode==0
+    r = call('set', 'tool_approval', 'yolo')
     opts = {o['id']:o['currentValue'] for o in said(r)[-1]['configOptions']}
     assert r.returncode==0 and opts==dict(mode='normal', model='demo', agent_preset='balanced', tool_approval='yolo')
-    assert acpx(project, tmp_path, 'set', 'work_mode', 'economy').returncode==0
-    assert acpx(project, tmp_path, 'set-mode', 'plan').returncode==0
-    r = acpx(project, tmp_path, '--deny-all', 'prompt', 'fix the failing test')
+    assert call('set', 'work_mode', 'economy').returncode==0
+    assert call('set-mode', 'plan').returncode==0
+    r = call('--deny-all', 'prompt', 'fix the failing test')
     assert (project/'ages.py').read_text()==was and any(m.get('result', {}).get('stopReason')=='end_turn' for m in said(r)), r.stdout[-2000:]
-    assert acpx(project, tmp_path, 'set-mode', 'normal').returncode==0
-    r = acpx(project, tmp_path, '--approve-all', 'prompt', 'fix the failing test')
+    assert call('set-mode', 'normal').returncode==0
+    r = call('--approve-all', 'prompt', 'fix the failing test')
     assert (project/'ages.py').read_text()==was.replace('> 18', '>= 18'), r.stdout[-2000:] # its exit code still speaks of the plan that was denied
     assert not [m for m in said(r) if m.get('method')=='session/request_permission'], 'yolo asks nobody'
-    acpx(project, tmp_path, 'sessions', 'close')
+    call('sessions', 'close')
 
-@pytest.mark.parametrize('args,why', [(['set','tool_approval','yolo'], 'above the ceiling ask'), (['set-mode','auto'], 'above the ceiling ask'), (['set','colour','red'], 'unknown config option'), (['set-mode','nosuch'], 'normal, plan')])
-def test_what_cannot_be_set_is_told(project, tmp_path, args, why):
+CANNOT = [(['set','tool_approval','yolo'], 'above the ceiling ask'), (['set-mode','auto'], 'above the ceiling ask'), (['set','colour','red'], 'unknown config option'), (['set-mode','nosuch'], 'normal, plan')]
+
+def test_what_cannot_be_set_is_told(project, tmp_path):
     agent = f'{AGENT} --permission-mode ask'
     assert acpx(project, tmp_path, 'sessions', 'new', agent=agent).returncode==0
-    r = acpx(project, tmp_path, *args, agent=agent)
-    assert r.returncode!=0 and why in r.stdout and '-32602' in r.stdout
+    for args,why in CANNOT:
+        r = acpx(project, tmp_path, *args, agent=agent)
+        assert r.returncode!=0 and why in r.stdout and '-32602' in r.stdout, args
     acpx(project, tmp_path, 'sessions', 'close', agent=agent)

@@ -20,6 +20,16 @@ def running(models, tmp, caps=None, **more):
         a.initialize(caps)
         yield a
 
+@pytest.fixture(scope='module')
+def narrow_process(small, tmp_path_factory):
+    with running(small, tmp_path_factory.mktemp('home').resolve()) as a: yield a
+
+@pytest.fixture
+def narrow(narrow_process):
+    "The process of an editor that takes no news beyond the protocol's, shared by tests"
+    yield narrow_process
+    narrow_process.verify()
+
 def summed(r): return 'You summarise' in str(r['messages'][0].get('content'))
 def texts(r): return '\n'.join(strings(r['messages']))
 LONG = 'word '*2800 # about 3,500 tokens
@@ -39,12 +49,11 @@ def test_a_conversation_that_fills_the_window_goes_on_from_a_summary(small, tmp_
         assert len({u['compactionId'] for u in ups})==1
         assert s.said().endswith('Third.Fourth.')
 
-def test_an_editor_that_takes_no_such_updates_sees_the_summary_as_a_thought(small, tmp_path):
-    with running(small, tmp_path) as a:
-        s = a.session([[dict(text='One. '+LONG)], [dict(text='Two. '+LONG)], [dict(text='## Goal\nZebras.')], [dict(text='Three.')]])
-        for p in 'abc': s.prompt(p)
-        assert not [u for _,u in s.ed.updates if u['sessionUpdate']=='compaction_update']
-        assert 'Zebras.' in s.said('agent_thought_chunk') and 'Zebras.' not in s.said()
+def test_an_editor_that_takes_no_such_updates_sees_the_summary_as_a_thought(narrow):
+    s = narrow.session([[dict(text='One. '+LONG)], [dict(text='Two. '+LONG)], [dict(text='## Goal\nZebras.')], [dict(text='Three.')]])
+    for p in 'abc': s.prompt(p)
+    assert not [u for _,u in s.ed.updates if u['sessionUpdate']=='compaction_update']
+    assert 'Zebras.' in s.said('agent_thought_chunk') and 'Zebras.' not in s.said()
 
 def test_the_stored_conversation_keeps_every_word_and_goes_on_from_the_summary(small, tmp_path):
     with running(small, tmp_path, dict(session=dict(compaction={}))) as a:
@@ -68,44 +77,40 @@ def test_the_stored_conversation_keeps_every_word_and_goes_on_from_the_summary(s
         said = texts(small.seen[str(root)][-1])
         assert 'The first answer.' in said and 'zebras' not in said, 'a fork before the summary is without it'
 
-def test_too_long_for_the_server_means_one_summary_and_one_more_try(small, tmp_path):
+def test_too_long_for_the_server_means_one_summary_and_one_more_try(narrow):
     too = [dict(http=400, body=json.dumps(dict(error=dict(message="This model's maximum context length is 4096 tokens", code='context_length_exceeded'))))]
-    with running(small, tmp_path) as a:
-        s = a.session([[dict(text='One.')], [dict(text='Two.')], too, [dict(text='## Goal\nZebras.')], [dict(text='Three.')]])
-        s.prompt('a'*400); s.prompt('b'*400)
-        assert s.stop('c')=='end_turn'
-        assert [summed(r) for r in s.requests]==[False, False, False, True, False]
-        assert s.said().endswith('Three.')
+    s = narrow.session([[dict(text='One.')], [dict(text='Two.')], too, [dict(text='## Goal\nZebras.')], [dict(text='Three.')]])
+    s.prompt('a'*400); s.prompt('b'*400)
+    assert s.stop('c')=='end_turn'
+    assert [summed(r) for r in s.requests]==[False, False, False, True, False]
+    assert s.said().endswith('Three.')
 
-def test_a_server_that_finds_everything_too_long_ends_the_turn_with_a_name_and_the_session_goes_on(small, tmp_path):
+def test_a_server_that_finds_everything_too_long_ends_the_turn_with_a_name_and_the_session_goes_on(narrow):
     too = [dict(http=400, body=json.dumps(dict(error=dict(message='prompt is too long', code='context_length_exceeded'))))]
-    with running(small, tmp_path) as a:
-        s = a.session([[dict(text='One.')], [dict(text='Two.')], too, too, too, [dict(text='Three.')]])
-        s.prompt('a'*400); s.prompt('b'*400)
-        with pytest.raises(Remote) as e: s.prompt('c')
-        assert e.value.data['code']=='turn_failed' and e.value.data['kind']=='context_overflow'
-        assert sum(map(summed, s.requests))==1, 'the facts made the summary, since the model could not'
-        assert s.stop('d')=='end_turn' and s.said().endswith('Three.')
+    s = narrow.session([[dict(text='One.')], [dict(text='Two.')], too, too, too, [dict(text='Three.')]])
+    s.prompt('a'*400); s.prompt('b'*400)
+    with pytest.raises(Remote) as e: s.prompt('c')
+    assert e.value.data['code']=='turn_failed' and e.value.data['kind']=='context_overflow'
+    assert sum(map(summed, s.requests))==1, 'the facts made the summary, since the model could not'
+    assert s.stop('d')=='end_turn' and s.said().endswith('Three.')
 
-def test_compact_is_a_command_that_shows_the_summary_and_takes_a_focus(small, tmp_path):
-    with running(small, tmp_path) as a:
-        s = a.session([[dict(text='One.')], [dict(text='Two.')], [dict(text='## Goal\nZebras.')], [dict(text='Three.')]])
-        s.prompt('/compact')
-        assert s.said().endswith('There is nothing to summarise yet.')
-        s.prompt('a'*400); s.prompt('b'*400)
-        s.prompt('/compact the stripes')
-        assert 'the stripes' in texts(s.requests[-1]) and 'Zebras.' in s.said('agent_thought_chunk') and s.said().endswith('The conversation was summarised.')
-        s.prompt('c')
-        assert 'Zebras.' in texts(s.requests[-1]) and 'a'*400 not in texts(s.requests[-1])
+def test_compact_is_a_command_that_shows_the_summary_and_takes_a_focus(narrow):
+    s = narrow.session([[dict(text='One.')], [dict(text='Two.')], [dict(text='## Goal\nZebras.')], [dict(text='Three.')]])
+    s.prompt('/compact')
+    assert s.said().endswith('There is nothing to summarise yet.')
+    s.prompt('a'*400); s.prompt('b'*400)
+    s.prompt('/compact the stripes')
+    assert 'the stripes' in texts(s.requests[-1]) and 'Zebras.' in s.said('agent_thought_chunk') and s.said().endswith('The conversation was summarised.')
+    s.prompt('c')
+    assert 'Zebras.' in texts(s.requests[-1]) and 'a'*400 not in texts(s.requests[-1])
 
-def test_context_says_what_fills_the_window(small, tmp_path):
-    with running(small, tmp_path) as a:
-        s = a.session([[dict(text='One.'), dict(usage=dict(input=1500, output=10))]])
-        s.prompt('hello')
-        s.prompt('/context')
-        m = re.search(r'about ([\d,]+) tokens, (\d+) % of the window of small \(6,000\)', s.said())
-        assert m and 1500<=int(m[1].replace(',', ''))<1700 and 25<=int(m[2])<=28
-        for what in ('briefing','tools','your messages','answers'): assert f'- {what}:' in s.said()
+def test_context_says_what_fills_the_window(narrow):
+    s = narrow.session([[dict(text='One.'), dict(usage=dict(input=1500, output=10))]])
+    s.prompt('hello')
+    s.prompt('/context')
+    m = re.search(r'about ([\d,]+) tokens, (\d+) % of the window of small \(6,000\)', s.said())
+    assert m and 1500<=int(m[1].replace(',', ''))<1700 and 25<=int(m[2])<=28
+    for what in ('briefing','tools','your messages','answers'): assert f'- {what}:' in s.said()
 
 def test_a_cancel_while_the_summary_is_made_leaves_the_conversation_as_it_was(small, tmp_path):
     with running(small, tmp_path, dict(session=dict(compaction={}))) as a:
@@ -118,26 +123,25 @@ def test_a_cancel_while_the_summary_is_made_leaves_the_conversation_as_it_was(sm
         assert [u['status'] for _,u in s.ed.updates if u['sessionUpdate']=='compaction_update']==['in_progress','cancelled']
         assert s.stop('d')=='end_turn' and 'Two.' in texts(s.requests[-2]), 'nothing of it was lost'
 
-def test_a_prompt_too_long_for_the_model_is_an_excerpt_and_a_file(small, tmp_path):
-    with running(small, tmp_path) as a:
-        s = a.session([[dict(text='One.')]])
-        typed = 'BEGIN '+'x'*40_000+' END'
-        s.prompt(typed)
-        heard = texts(s.requests[-1])
-        assert 'BEGIN' in heard and heard.rstrip().count(' END') and len(heard)<30_000
-        rel = re.search(r'\.ramabana/attachments/\S+\.txt', heard)[0]
-        assert (s.root/rel).read_text()==typed
-        sid,root = s.sid,s.root
-        s.close()
-        again = Again(a, sid, root)
-        assert typed in '\n'.join(strings(again.told)), 'the conversation shows it as typed'
+def test_a_prompt_too_long_for_the_model_is_an_excerpt_and_a_file(narrow):
+    s = narrow.session([[dict(text='One.')]])
+    typed = 'BEGIN '+'x'*40_000+' END'
+    s.prompt(typed)
+    heard = texts(s.requests[-1])
+    assert 'BEGIN' in heard and heard.rstrip().count(' END') and len(heard)<30_000
+    rel = re.search(r'\.ramabana/attachments/\S+\.txt', heard)[0]
+    assert (s.root/rel).read_text()==typed
+    sid,root = s.sid,s.root
+    s.close()
+    again = Again(narrow, sid, root)
+    assert typed in '\n'.join(strings(again.told)), 'the conversation shows it as typed'
 
 def test_a_share_that_is_no_share_is_an_error_that_names_the_file(small, tmp_path):
     with running(small, tmp_path, context='compact_at = 7') as a:
         s = a.session([[dict(text='One.')]])
         with pytest.raises(Remote, match='compact_at must be a number'): s.prompt('a')
 
-def test_a_retry_is_a_notice_where_the_editor_takes_notices(small, tmp_path):
+def test_a_retry_is_a_notice_where_the_editor_takes_notices(small, narrow, tmp_path):
     script = [[dict(http=529, headers={'retry-after':'0'}, body='{"error":{"message":"busy"}}')], [dict(text='There.')]]
     with running(small, tmp_path, dict(session=dict(notices={}))) as a:
         s = a.session(script)
@@ -145,10 +149,9 @@ def test_a_retry_is_a_notice_where_the_editor_takes_notices(small, tmp_path):
         ns = [u for _,u in s.ed.updates if u['sessionUpdate']=='notice']
         assert len(ns)==1 and 'Asking again' in ns[0]['title'] and ns[0]['severity']=='warning'
         assert not s.said('agent_thought_chunk')
-    with running(small, tmp_path/'two') as a:
-        s = a.session(script)
-        s.prompt('a')
-        assert 'Asking again' in s.said('agent_thought_chunk') and not [u for _,u in s.ed.updates if u['sessionUpdate']=='notice']
+    s = narrow.session(script)
+    s.prompt('a')
+    assert 'Asking again' in s.said('agent_thought_chunk') and not [u for _,u in s.ed.updates if u['sessionUpdate']=='notice']
 
 def test_the_answer_says_what_the_turn_and_the_session_have_used(small, tmp_path):
     priced = 'base_url = "%s/v1"\nid = "fake"\nprices = {input = "2", output = "10", cache_read = "0.2", cache_write = "2.5"}' % small.base

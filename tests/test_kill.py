@@ -89,11 +89,11 @@ def transcript(home, sid):
 def survive(seeds):
     with ThreadPoolExecutor(4) as ex: list(ex.map(survives, seeds))
 
-def test_ten_kills_at_seeded_points_lose_nothing_that_was_acknowledged(): survive(range(10))
+def test_kills_at_seeded_points_lose_nothing_that_was_acknowledged(): survive(range(4))
 
 @pytest.mark.slow
-@pytest.mark.parametrize('n', range(0, 50, 10))
-def test_fifty_more_kills(n): survive(range(100+n, 110+n))
+@pytest.mark.parametrize('n', range(0, 60, 10))
+def test_sixty_kills(n): survive(range(n, n+10))
 
 def test_C157_a_kill_between_call_and_result(tmp_path):
     home = tmp_path.resolve()

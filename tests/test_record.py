@@ -20,6 +20,7 @@ from wire import PYTHON, agent, clean_env, tool
 KEY = 'zx-Th1sIsNoRealKeyAtAll-9876'
 APIS = dict(chat='openai', messages='anthropic', responses='responses')
 each = pytest.mark.parametrize('dialect', APIS)
+first = pytest.mark.parametrize('dialect', [d if d=='chat' else pytest.param(d, marks=pytest.mark.slow) for d in APIS]) # what a dialect changes little in
 
 def parts(key, n=7): return [key[i:i+n] for i in range(len(key)-n+1)]
 def hides(text, *keys): return not [p for k in keys for p in parts(k) if p in text]
@@ -63,7 +64,7 @@ def test_a_turn_with_tools_and_approvals_plays_the_same_twice(dialect, tmp_path)
     assert last_text(one.told)=='It is 2 now.' and one.told['answers'][-1]['result']=={'stopReason':'end_turn'}
     assert not (tmp_path/'now'/'a.py').exists(), 'the editor had the file, and still has it'
 
-@each
+@first
 def test_failures_retries_and_a_stream_that_is_cut_play_too(dialect, tmp_path):
     script = [[dict(http=503, body='all busy', headers={'retry-after':'0.1'})], [dict(cut=True)], [dict(text='First.')], [dict(text='Half of'), dict(sleep=.2), dict(cut='fin')]]
     with FakeModel(script) as m:
@@ -150,7 +151,7 @@ def test_counts_of_tokens_are_kept_in_a_row_of_their_own(tmp_path):
 
 # ---------------------------------------------------------------- what must not be in it
 
-@each
+@first
 def test_no_secret_is_in_a_record(dialect, tmp_path):
     other,pw = 'Gr33n-Elephants-Walk-42','hunter2hunter2'
     split = [dict(text=f'The key is {KEY[:9]}'), dict(text=KEY[9:20]), dict(sleep=.1), dict(text=f'{KEY[20:]}, ok?')]
