@@ -26,11 +26,17 @@ def pool():
     yield p
     for a in p.values(): against.end(a)
 
+@pytest.fixture(scope='module')
+def good_ones():
+    p = {}
+    yield p
+    for a in p.values(): against.end(a)
+
 def judged(kit, cmd, id, patience=40, pool=None): return against.judge(cmd, next(r for r in against.ROWS if r[0]==id), patience, kit, pool)
 
 @pytest.mark.parametrize('id', FAULTS)
-def test_a_row_tells_a_bad_agent_from_a_good_one(kit, id):
-    good,bad = judged(kit, BAD, id, 2),judged(kit, [*BAD, FAULTS[id]], id, 1)
+def test_a_row_tells_a_bad_agent_from_a_good_one(kit, good_ones, id):
+    good,bad = judged(kit, BAD, id, 2, good_ones),judged(kit, [*BAD, FAULTS[id]], id, 1)
     assert good[3]=='PASS', good
     assert bad[3]=='FAIL' and 'JSONDecodeError' not in bad[4], bad
 

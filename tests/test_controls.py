@@ -617,7 +617,7 @@ def test_a_posture_ends_the_grants_of_cards(free):
 
 FLAGS = {'read-only':('readOnly',1), 'dontAsk':('dontAsk',2), 'manual':('ask',3), 'ask':('ask',3), 'acceptEdits':('ask',3), 'auto':('auto',4), 'bypassPermissions':('yolo',5)}
 
-@pytest.mark.parametrize('flag', FLAGS)
+@pytest.mark.parametrize('flag', [pytest.param(f, marks=pytest.mark.slow) if f in ('manual','dontAsk') else f for f in FLAGS])
 def test_permission_mode_is_where_sessions_start_and_the_most_they_get(models, home, flag):
     top,n = FLAGS[flag]
     with controlled(models, home, '--permission-mode', flag) as a:
@@ -977,8 +977,10 @@ def test_C181_a_key_is_in_no_line_no_log_and_no_file(models, home):
         s.path('k.txt').unlink()
         assert any(h.get('authorization')==f'Bearer {key}' for h in (r.headers for r in models.requests)), 'and it was used, without its line end'
         put(s, 'model', 'far/x')
-        with pytest.raises(Remote) as e: s.prompt('anybody there?', 60)
-        assert e.value.data['code']=='turn_failed'
+        id = s.start('anybody there?')
+        s.until(lambda: 'Asking again' in s.said('agent_thought_chunk')) # why it asks again is all that it will say in the end
+        s.cancel()
+        assert s.wait(id)['stopReason']=='cancelled'
         out,log = b''.join(l for _,l in a.lines),a.stderr
     said = [l for l in out.decode().splitlines() if 'SECRET123' in l]
     assert not said, said[:3]

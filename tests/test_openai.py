@@ -186,7 +186,7 @@ def test_a_text_says_again_whether_it_was_an_aside():
         ask(p, [*hi, msg, user('on')])
         assert m.requests[1].body['input'][1]==item
 
-@few_or_many(40, 400)
+@few_or_many(25, 400)
 @pytest.mark.parametrize('limit', [4<<20, 6000, 0])
 def test_a_request_has_the_bytes_it_would_have_if_nothing_had_been_kept(limit, n):
     spec = ModelSpec('x/m', 'x', 'm', base_url='http://127.0.0.1:1', accepts=('text','image'), api='responses')

@@ -165,10 +165,11 @@ def test_an_editor_appends_setup_to_its_own_command(home):
     assert r.returncode==1 and 'anthropic/claude-opus-5-5 has no key' in r.stderr
 
 @pytest.mark.parametrize('api', ['chat','messages'])
-def test_doctor_finds_a_working_set_up(api, sh, home, cfg):
+def test_doctor_finds_a_working_set_up(api, sh, home, cfg, request):
+    if api=='chat': request.getfixturevalue('quick')
     with FakeModel([HI]) as m:
         assert by_script(sh, m, home, '--no-check', api=api).returncode==0
-        r = dict(chat=exe, messages=sh)[api]('doctor', d=home)
+        r = dict(chat=sh, messages=exe)[api]('doctor', d=home)
     assert r.returncode==0 and r.stderr=='' and len(m.requests)==1, r.stdout+r.stderr
     name = 'mine' if api=='chat' else 'anthropic'
     for s in (f'{name.upper()}_API_KEY: in .env', f'{name}/fake-model at {where(m, api)[1]}', 'one token after', 'session/new', '`model` of config.toml', EXE, '"agent_servers"', 'agent-shell'): assert s in r.stdout, s
@@ -176,7 +177,7 @@ def test_doctor_finds_a_working_set_up(api, sh, home, cfg):
 
 @pytest.fixture
 def quick(monkeypatch):
-    "The doctor tries one library of three, since loading all is most of its time; the tests of a working set-up have it try all"
+    "The doctor tries one library of three, since loading all is most of its time; a test of a working set-up has it try all"
     for k in ('openai','anthropic'): monkeypatch.delitem(LIBS, k)
 
 def test_doctor_names_what_is_broken(quick, sh, home, cfg):

@@ -96,6 +96,7 @@ def boot(**opts):
     rec = recorder(opts, start) if opts['record'] else None
     wire = Wire(*take_stdio(), on_hello=lambda p: handshake(p, start), tap=rec and rec.wire).start()
     wire.met.wait(.05) # a client that has spoken already is answered before anything else is loaded
+    sys.setswitchinterval(.001) # a thread that imports a library holds the others up no longer than this
     import asyncio
     from ramabana_acp.editor.acp import AcpAgent
     from ramabana_acp.editor.serve import serve

@@ -121,6 +121,7 @@ async def early(self:Front):
             self.tasks.add(t); t.add_done_callback(self.tasks.discard)
         elif not (self.lib or self.wire.open or self.guard.agent.warming()): self.lib = asyncio.ensure_future(off_loop(_load))
     self.lib.result()
+    sys.setswitchinterval(.005) # `boot` had made it shorter while libraries load
     return True
 
 def _load():
