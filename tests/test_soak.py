@@ -85,6 +85,18 @@ def forget(a, s):
 
 MIX = ['tools','talk','refused','error','cancel','cut','tools','loud']
 
+def leaves_nothing(a, one, record_property):
+    "Do `one()` fifty times: what the second half leaves behind is nothing"
+    for _ in range(5): one()
+    marks = [at_rest(a)]
+    for _ in range(2):
+        for _ in range(25): one()
+        marks.append(at_rest(a))
+    for k,o in zip(('before','after 25','after 50'), marks): print(k, figures(o)); record_property(k, figures(o))
+    a0,a1,a2 = marks
+    assert not more(a1, a2, 20)
+    for k in ('threads','fds','children','tasks','open','pending','sessions'): assert a2.get(k, 0)<=a0.get(k, 0), k
+
 @pytest.mark.slow
 @pytest.mark.parametrize('caps', [FULL,BARE], ids=['full','bare'])
 def test_fifty_sessions_of_six_turns_leave_nothing_behind(caps, models, record_property):
@@ -142,15 +154,7 @@ def test_the_scripted_model_and_sessions_that_are_closed_in_the_middle_leave_not
             s.close()
             assert s.wait(id)['stopReason']=='cancelled'
             a.verify(); a.parts.pop(s.sid).close(); a.trace.clear(); a.lines.clear(); a.updates.clear(); a.replies.clear(); a.at = 0
-        for _ in range(5): one()
-        marks = [at_rest(a)]
-        for _ in range(2):
-            for _ in range(25): one()
-            marks.append(at_rest(a))
-        for k,o in zip(('before','after 25','after 50'), marks): print(k, figures(o)); record_property(k, figures(o))
-        a0,a1,a2 = marks
-        assert not more(a1, a2, 20)
-        for k in ('threads','fds','children','tasks','open','pending','sessions'): assert a2.get(k, 0)<=a0.get(k, 0), k
+        leaves_nothing(a, one, record_property)
 
 @pytest.mark.slow
 def test_conversations_that_are_stored_loaded_forked_and_deleted_leave_nothing_in_memory(record_property):
@@ -169,15 +173,7 @@ def test_conversations_that_are_stored_loaded_forked_and_deleted_leave_nothing_i
             a.verify()
             for sid in (s.sid, f): a.parts.pop(sid).close()
             a.trace.clear(); a.lines.clear(); a.updates.clear(); a.replies.clear(); a.at = 0
-        for _ in range(5): one()
-        marks = [at_rest(a)]
-        for _ in range(2):
-            for _ in range(25): one()
-            marks.append(at_rest(a))
-        for k,o in zip(('before','after 25','after 50'), marks): print(k, figures(o)); record_property(k, figures(o))
-        a0,a1,a2 = marks
-        assert not more(a1, a2, 20)
-        for k in ('threads','fds','children','tasks','open','pending','sessions'): assert a2.get(k, 0)<=a0.get(k, 0), k
+        leaves_nothing(a, one, record_property)
 
 BIG = 'a line of text\n'*100_000
 @pytest.mark.slow
