@@ -87,6 +87,7 @@ def choices(self:Controls, axis):
     levels = self.levels()
     return [('auto','Auto','As the preset and the model have it'), *((e, e.capitalize(), '') for e in levels)] if levels else []
 
+# %% ../../nbs/agent/05b_controls.ipynb #controls-discover
 @patch
 def discover(self:Controls):
     "Ask the servers of this machine that `config.toml` names which models they have, and offer these too"

@@ -170,6 +170,7 @@ def steps(self:Turn):
     yield self.pause(end.why)
     return end.stop
 
+# %% ../../nbs/agent/04_turn.ipynb #turn-aside
 @patch
 def pause(self:Turn, why):
     "A chunk that says that the turn is not done, which the answer to the prompt says too"
