@@ -135,9 +135,11 @@ def _(a):
 @row('ACP-JSONRPC-003', 'MANDATORY')
 def _(a):
     "A notification is never answered"
-    sid = a.new(a.home); a.quiet(0.3)
+    sid,n = a.new(a.home),len(a.lines)
     a.cancel(sid); a.notify('_kit/unknown', {}); a.notify('$/unknown', {})
-    assert not [l for l in a.quiet(1) if b'"id"' in l]
+    a.send('_kit/fence', {}, id='fence'); a.reply('fence', a.patience); a.quiet()
+    ms = [json.loads(l) for _,l in a.lines[n:]]
+    assert [m['id'] for m in ms if 'id' in m and 'method' not in m]==['fence'], ms
 
 @row('ACP-JSONRPC-004', 'ADVISORY')
 def _(a):
