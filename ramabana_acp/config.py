@@ -52,6 +52,7 @@ def parse_toml(text, path):
     import tomllib
     try: return tomllib.loads(text)
     except tomllib.TOMLDecodeError as e: raise Err(f'{path}: {e}') from None
+    except RecursionError: raise Err(f'{path}: nested too deeply') from None
 
 # %% ../nbs/01_config.ipynb #config-config-def
 class Config:
@@ -77,6 +78,7 @@ class Config:
     def data(self):
         "`config.toml` as a dict, `{}` when there is none"
         return self._file('config.toml', lambda s: parse_toml(s, self.home/'config.toml') if s else {})
+    def check(self): "Raise an `Err` when `config.toml` cannot be read"; return self.data is not None
     @property
     def dotenv(self):
         "`.env` of the config home as a dict"
@@ -88,10 +90,15 @@ class Config:
             if not isinstance(o, dict) or k not in o: return default
             o = o[k]
         return o
+    def table(self, name):
+        "The table `[name]`, `{}` when there is none; raises `Err` when it is no table"
+        if not isinstance(t := self.data.get(name, {}), dict): raise Err(f'{self.home/"config.toml"}: {name} must be a table')
+        return t
     def env(self, name):
         "A variable from `.env`, then from the environment; blank is None"
         return self.dotenv.get(name, '').strip() or os.environ.get(name, '').strip() or None
     def key(self, name):
         "Like `env` for a secret, which is remembered for redaction; with `keys = \"file\"` only from `.env`"
-        v = self.dotenv.get(name, '').strip() if self.get('keys')=='file' else self.env(name)
+        if (k := self.get('keys', 'any')) not in ('any','file'): raise Err(f'{self.home/"config.toml"}: keys must be "file" or "any"')
+        v = self.dotenv.get(name, '').strip() if k=='file' else self.env(name)
         return secret(v) or None

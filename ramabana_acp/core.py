@@ -11,7 +11,7 @@ __all__ = ['Err', 'ParseError', 'InvalidRequest', 'MethodNotFound', 'InvalidPara
            'write_atomic', 'log']
 
 # %% ../nbs/00_core.ipynb #core-imports
-import json, math, os, re, select, sys, threading, time
+import errno, json, math, os, re, select, sys, threading, time
 
 # %% ../nbs/00_core.ipynb #core-err
 class Err(Exception):
@@ -134,10 +134,10 @@ def head_tail(text, n, where=''):
     return f'{text[:h]}\n[… {len(text)-n:,} characters cut{where} …]\n{text[h-n:]}'
 
 # %% ../nbs/00_core.ipynb #core-visible
-_ctl = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]')
+_ctl = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]')
 
 def visible(text):
-    "`text` with control and direction marks shown as escapes (tab and newline stay)"
+    "`text` with control and direction marks, and what takes no room, shown as escapes (tab and newline stay)"
     return _ctl.sub(lambda m: f'\\x{ord(m[0]):02x}' if ord(m[0])<256 else f'\\u{ord(m[0]):04x}', utf8(text))
 
 def one_line(text, n=200):
@@ -147,8 +147,11 @@ def one_line(text, n=200):
 # %% ../nbs/00_core.ipynb #core-jdumps
 def jdumps(o):
     "`o` as strict one-line JSON: NaN and infinities are null, lone surrogates U+FFFD; raises `TypeError` for what is no JSON"
-    try: s = json.dumps(o, ensure_ascii=False, allow_nan=False, separators=(',',':')); s.encode(); return s
-    except (ValueError, UnicodeEncodeError): return json.dumps(_mend(o), ensure_ascii=False, separators=(',',':'))
+    try: s = json.dumps(o, ensure_ascii=False, allow_nan=False, separators=(',',':')); s.encode()
+    except (ValueError, UnicodeEncodeError): s = json.dumps(_mend(o), ensure_ascii=False, separators=(',',':'))
+    for c in '\x85\u2028\u2029':
+        if c in s: s = s.replace(c, f'\\u{ord(c):04x}')
+    return s
 
 def _mend(o):
     "A copy of `o` that strict JSON can hold"
@@ -160,21 +163,38 @@ def _mend(o):
 
 # %% ../nbs/00_core.ipynb #core-atomic
 def write_atomic(path, data, mode=None):
-    "Write bytes `data` to `path`, all or nothing; keeps the old file's mode unless `mode` is given; raises `OSError`"
+    "Write bytes `data` to `path`, all or nothing; keeps the old file's owner, and its mode unless `mode` is given; raises `OSError`"
     path = os.path.realpath(path)
-    if mode is None:
-        try: mode = os.stat(path).st_mode & 0o7777
-        except FileNotFoundError: mode = 0o666 & ~_umask()
+    try: st = os.stat(path)
+    except FileNotFoundError: st = None
+    if mode is None: mode = st.st_mode & 0o7777 if st else 0o666 & ~_umask()
+    if st and st.st_nlink>1: return _write_over(path, data, mode)
     tmp = os.path.join(os.path.dirname(path), f'.{os.path.basename(path)[:40]}.{new_id()}.tmp')
     try:
         with os.fdopen(os.open(tmp, os.O_WRONLY|os.O_CREAT|os.O_EXCL, 0o600), 'wb') as f:
             f.write(data); f.flush()
+            if st and (st.st_uid,st.st_gid)!=((o := os.fstat(f.fileno())).st_uid,o.st_gid): os.fchown(f.fileno(), st.st_uid, st.st_gid)
             os.fchmod(f.fileno(), mode)
             os.fsync(f.fileno())
         os.replace(tmp, path)
-    except BaseException:
+    except BaseException as e:
         if os.path.exists(tmp): os.unlink(tmp)
-        raise
+        if not st or getattr(e, 'errno', None) not in (errno.EBUSY,errno.EXDEV,errno.EPERM,errno.EACCES,errno.EROFS): raise
+        _write_over(path, data, mode)
+
+def _write_over(path, data, mode):
+    "Make `data` the content of the file at `path`, which stays the same file"
+    fd = os.open(path, os.O_RDWR|os.O_NOFOLLOW)
+    def put(b):
+        n,v = 0,memoryview(b)
+        while n<len(v): n += os.pwrite(fd, v[n:], n)
+        os.ftruncate(fd, n); os.fsync(fd)
+    try:
+        with open(fd, 'rb', closefd=False) as f: old = f.read()
+        try: put(data)
+        except BaseException: put(old); raise
+        if os.fstat(fd).st_mode & 0o7777!=mode: os.fchmod(fd, mode)
+    finally: os.close(fd)
 
 def _umask():
     "The process's umask, which can only be read by setting it"

@@ -14,6 +14,7 @@ from datetime import datetime
 from .core import Err, jdumps, one_line
 from .config import Config
 from .agent.journal import Held, holder
+from .agent.records import iso
 from .agent.library import Library
 from .editor.updates import plan, started
 from .setup import Questions, Usage, failed, parser
@@ -40,10 +41,11 @@ def table(scr, rs):
         scr.put('  '.join(scr.paint(s, style) for s,style in cs)+'\n')
 
 # %% ../nbs/90e_sessions.ipynb #sessions-find
-def find(s, rs):
-    "The one of the rows `rs` whose id is `s` or begins with it; raises `Err`"
+def find(s, rs, lib=None):
+    "The one of the rows `rs` whose id is `s` or begins with it, or what `lib` has under the id `s`; raises `Err`, `OSError`"
     got = [r for r in rs if r['sessionId']==s] or [r for r in rs if s and r['sessionId'].startswith(s)]
     if len(got)==1: return got[0]
+    if not got and lib and (d := lib.find(s)): return dict(sessionId=s, title='(cannot be read)', cwd=d, updatedAt=iso(os.path.getmtime(d)))
     if not got: raise Err(f'there is no conversation {one_line(s, 60)}; ramabana-acp sessions --all lists all')
     more = f' and {len(got)-5} more' if len(got)>5 else ''
     raise Err(f'{one_line(s, 60)} is the beginning of {", ".join(r["sessionId"] for r in got[:5])}{more}')
@@ -141,7 +143,7 @@ def sessions(argv=None):
             show(lib, rs[0], scr)
         else:
             every = rows(lib)
-            rs = list({r['sessionId']:r for r in (find(s, every) for s in a.ids)}.values())
+            rs = list({r['sessionId']:r for r in (find(s, every, lib) for s in a.ids)}.values())
             if a.what=='show': show(lib, rs[0], scr)
             else: return delete(lib, rs, scr) if a.yes or agreed(rs, scr) else 1
         return 0

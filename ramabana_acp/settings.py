@@ -68,8 +68,6 @@ def _bare(k): return k if re.fullmatch('[A-Za-z0-9_-]+', k) else json.dumps(k, e
 
 def _dotted(path): return '.'.join(map(_bare, path))
 
-def _lines(text): return re.findall(r'[^\n]*\n|[^\n]+', text)
-
 def _insert(ls, i, s, nl):
     "Lines `ls` with `s` before line `i`, as text"
     before = ''.join(ls[:i])

@@ -19,7 +19,8 @@ from .config import Config
 from .settings import Draft, logout, plan, save
 from .models.messages import user
 from .models.specs import MODELS, PROVIDERS, _key_env, default_model, loopback, resolve, servable
-from .models.provider import ModelError, mk_provider, model_error, provider_loop
+from .models.errors import ModelError, model_error
+from .models.provider import mk_provider, provider_loop
 from .ui import Screen
 
 # %% ../nbs/90c_setup.ipynb #setup-clean-key
@@ -39,7 +40,7 @@ def base_url(s):
     s = re.sub('(/chat/completions|/models)?/*$', '', s.strip())
     try: u = urlsplit(s); ok = u.scheme in ('http','https') and u.hostname and u.port!=0 and re.fullmatch('[\x21-\x7e]+', s)
     except ValueError: ok = False
-    if not ok: raise Usage('a base URL is like https://models.example.com/v1')
+    if not ok: raise Usage('a base URL is like http://127.0.0.1:11434/v1, and begins with http:// or https://')
     if '@' in u.netloc or u.query or u.fragment: raise Usage('a base URL holds no password and no question mark: the key is asked for next')
     return s
 
@@ -286,7 +287,8 @@ def _parser():
 
 def failed(e):
     "Say what `e` says; the exit code for it"
-    sys.stderr.write(f'ramabana-acp: {redact(one_line(str(e), 1000))}\n')
+    said = f'{e.filename}: {e.strerror}' if isinstance(e, OSError) and e.filename else getattr(e, 'strerror', None) or str(e)
+    sys.stderr.write(f'ramabana-acp: {redact(one_line(said, 1000))}\n')
     return 2 if isinstance(e, Usage) else 1
 
 def setup(argv=None, start=None):
@@ -296,6 +298,7 @@ def setup(argv=None, start=None):
     try:
         cfg.get('') # a broken file is told before anything is asked
         w = wished(a, cfg, q, sys.stdin.read(10_000) if a.key_stdin and not tty else None)
+        if w is None: q.say('Nothing was changed.')
         return 1 if w is None else finish(w, cfg, q, start)
     except (KeyboardInterrupt, EOFError) as e:
         q.say('' if q.saved else '\nNothing was changed.')
@@ -307,9 +310,8 @@ def log_out(argv=None):
     "Take back what `setup` wrote, in this terminal"
     p = parser('logout', 'Remove the key and the settings that `ramabana-acp setup` wrote, and nothing else.')
     cfg,scr = Config(parse(p, argv).cfg),Screen()
-    try: names = logout(cfg)
+    try: names,left = logout(cfg),{p['key_env']:where for p in PROVIDERS.values() if (where := place(p['key_env'], cfg))}
     except (Err, OSError) as e: return failed(e)
     scr.line(f'Removed from {cfg.home}: {", ".join(names)}' if names else f'There is nothing in {cfg.home} that setup wrote.')
-    left = {p['key_env']:where for p in PROVIDERS.values() if (where := place(p['key_env'], cfg))}
     for k,where in left.items(): scr.line(f'{k} is still in {where}: that one was not written by setup.', 'yellow')
     return 0

@@ -124,7 +124,7 @@ class Player:
     "What an editor is to the agent, on a `screen`; `how` it answers cards: ask, yes or no"
     def __init__(self, screen, root, how='no', keys=None):
         self.screen,self.root,self.how,self.keys = screen,str(root),how,keys or Keys()
-        self.cards,self.plan,self.terms,self.stopped,self.turn = {},[],{},False,threading.Lock()
+        self.cards,self.plan,self.terms,self.stopped,self.turn,self.part = {},[],{},False,threading.Lock(),None
 
 @patch
 def stop(self:Player):
@@ -144,8 +144,9 @@ _boxes = dict(pending='·', in_progress='▸', completed='✓')
 def update(self:Player, sid, u):
     "Paint one `session/update`"
     k = u['sessionUpdate']
-    if k=='agent_message_chunk': self.screen.text(u['content'].get('text', ''))
-    elif k=='agent_thought_chunk': self.screen.text(u['content'].get('text', ''), 'dim')
+    if k in ('agent_message_chunk','agent_thought_chunk'):
+        if self.part!=(part := (k, u.get('messageId'))): self.screen.end(); self.part = part
+        self.screen.text(u['content'].get('text', ''), 'dim' if k=='agent_thought_chunk' else None)
     elif k=='plan': self._plan(u['entries'])
     elif k in ('tool_call','tool_call_update'): self._card(u)
 

@@ -4,16 +4,17 @@ import json, os, sys, threading, time
 fault = sys.argv[1] if len(sys.argv)>1 else ''
 lock,cancelled,n = threading.Lock(),set(),0
 
-def put(**m):
-    s = json.dumps(dict(jsonrpc='2.0', **m)).encode()+b'\n'
+def put(*more, **m):
+    s = b''.join(json.dumps(dict(jsonrpc='2.0', **o)).encode()+b'\n' for o in (m, *more))
     with lock: sys.stdout.buffer.write(s); sys.stdout.buffer.flush()
 def fail(id, code, msg, **data):
     if fault=='two lines': msg += '\nand more'
     put(id=id, error=dict(code=code, message=msg, data=data))
     if fault=='dies': os._exit(1)
-def say(sid, text):
+def chunk(sid, text):
     u = dict(sessionUpdate='agent_message_chunk', messageId='m', content=dict(type='text', text=text))
-    put(method='session/update', params=dict(sessionId=sid, update=u, **({'color':1} if fault=='extra key' else {})))
+    return dict(method='session/update', params=dict(sessionId=sid, update=u, **({'color':1} if fault=='extra key' else {})))
+def say(sid, text): put(**chunk(sid, text))
 
 def initialize(m, p):
     v = 2 if fault=='version 2' else p['protocolVersion'] if fault=='echo' else '1' if fault=='text version' else 1
@@ -45,8 +46,8 @@ def prompt(m, p):
     if 'kit slow' in str(bs):
         while sid not in cancelled: time.sleep(0.02)
         if fault=='cancel error': return fail(m['id'], -32603, 'aborted')
-    put(id=m['id'], result=dict(stopReason='done' if fault=='reason' else 'cancelled' if sid in cancelled else 'end_turn'), **(dict(error=dict(code=1, message='x')) if fault=='both' else {}))
-    if fault=='late': time.sleep(0.1); say(sid, 'one more thing')
+    late = [chunk(sid, 'one more thing')] if fault=='late' else [] # in the same write: nothing comes between, however slow the machine
+    put(*late, id=m['id'], result=dict(stopReason='done' if fault=='reason' else 'cancelled' if sid in cancelled else 'end_turn'), **(dict(error=dict(code=1, message='x')) if fault=='both' else {}))
 
 def handle(m):
     meth,p = m['method'],m.get('params') or {}

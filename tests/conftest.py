@@ -1,7 +1,11 @@
 "A skip that is not in `expected_skips.txt` fails the run: a test that does not run proves nothing, and nobody reads a list of skips."
 import atexit, os, shutil, tempfile
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
+from unittest.mock import patch
+import pytest
+from hypothesis import settings
 
 # nothing that a test starts may touch the homes of the person who runs it
 _home = tempfile.mkdtemp(prefix='ramabana-tests-')
@@ -10,6 +14,16 @@ os.environ.update(XDG_CONFIG_HOME=f'{_home}/config', XDG_STATE_HOME=f'{_home}/st
 # With this set, every process that a test starts compiles the whole package again. And nobody who uses the program has it set:
 # what goes wrong with stored bytecode (it is known by size and whole second of its source alone) would go wrong for them only.
 os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
+
+# A property is tried with the same examples in each run: a run that fails by chance stops everybody, and what it found is not seen again
+settings.register_profile('same', derandomize=True, database=None, deadline=None)
+settings.load_profile('same')
+
+@pytest.fixture(scope='session', autouse=True)
+def certificates_are_read_once():
+    "Each model server of a test has a client of its own, which would read all certificates of the system again: most of what such a test costs"
+    import httpcore2
+    with patch.object(httpcore2, 'default_ssl_context', cache(httpcore2.default_ssl_context)): yield
 
 _skipped = []
 

@@ -16,9 +16,13 @@ def env(d, **kw):
 @pytest.fixture
 def home(tmp_path): (tmp_path/'home').mkdir(); return tmp_path/'home'
 
-def exe(*args, d, cwd=None, stdin='', **kw):
+# The command with an agent whose demo model makes no pauses for people
+_agent = "from ramabana_acp.models.demo import DemoProvider as D; D.pace = 0; from ramabana_acp.entry import run; run()"
+SWIFT = [sys.executable, '-c', f"import sys; from ramabana_acp import ui; ui.AGENT[:] = [sys.executable, '-P', '-c', {_agent!r}]; from ramabana_acp.entry import run; run()"]
+
+def exe(*args, d, cwd=None, stdin='', cmd=(EXE,), **kw):
     "The command as a process of its own, at a plain umask, with homes in `d`"
-    return subprocess.run([EXE, *args], cwd=cwd or d, env=env(d, **kw), capture_output=True, text=True, timeout=120, input=stdin, umask=0o022)
+    return subprocess.run([*cmd, *args], cwd=cwd or d, env=env(d, **kw), capture_output=True, text=True, timeout=120, input=stdin, umask=0o022)
 
 @pytest.fixture
 def sh(monkeypatch, capsys):
@@ -39,11 +43,11 @@ def sh(monkeypatch, capsys):
 
 class Tty:
     "The command at a terminal of its own"
-    def __init__(self, *args, d, **kw):
+    def __init__(self, *args, d, cmd=(EXE,), **kw):
         self.pid,self.fd = pty.fork()
         if not self.pid: # a terminal gives its program the usual signals, whatever the runner of the tests has done with them
             signal.signal(signal.SIGINT, signal.SIG_DFL); signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            os.chdir(d); os.execve(EXE, [EXE, *args], env(d, **kw))
+            os.chdir(d); os.execve(cmd[0], [*cmd, *args], env(d, **kw))
         self.out,self.seen = '',0
     def until(self, *pats, timeout=60):
         "Read until one of the patterns shows in what is new; its index, or None at the end of the output"
@@ -64,7 +68,7 @@ class Tty:
             if time.monotonic()>end: raise TimeoutError(f'the program does not wait: {self.out[-2000:]}')
         os.write(self.fd, s.encode())
     def asleep(self): return subprocess.run(['ps','-o','stat=','-p',str(self.pid)], capture_output=True, text=True).stdout.startswith(('S','I'))
-    def code(self, timeout=30):
+    def code(self, timeout=60):
         end = time.monotonic()+timeout
         while time.monotonic()<end:
             pid,st = os.waitpid(self.pid, os.WNOHANG)

@@ -4,11 +4,11 @@ from wire import *
 
 # ---- the command
 
-def test_R1_the_command_exists_and_speaks_json_rpc_on_its_pipes(models):
-    with agent(cmd=[Path(sys.executable).parent/'ramabana-acp'], models=models, init=False) as a:
+def test_R1_the_command_exists_and_speaks_json_rpc_on_its_pipes():
+    with agent(cmd=[Path(sys.executable).parent/'ramabana-acp'], script=[OK], init=False) as a:
         r = a.initialize()
         assert r['protocolVersion']==1 and len(a.lines)==1 and a.lines[0][1].startswith(b'{')
-        assert a.session([OK]).stop()=='end_turn'
+        assert a.session().stop()=='end_turn'
 
 def test_R2_what_a_tool_prints_never_reaches_the_protocol(bare):
     s = bare.session(one('run_shell', command='echo 123; printf x >&2; printf "{\\"jsonrpc\\":\\"2.0\\"}"'))
@@ -18,24 +18,21 @@ def test_R2_what_a_tool_prints_never_reaches_the_protocol(bare):
 
 @pytest.mark.parametrize('caps', [FULL, BARE], ids=['terminal','local'])
 def test_R3_closing_stdin_cancels_the_turn_and_ends_with_0(caps):
-    with agent(script=one('run_shell', command='sleep 60 & echo up; sleep 60'), strict=False, **caps) as a: # an editor that left cannot be told that its terminal is free
+    with agent(script=one('run_shell', command='sleep 60 & touch $ROOT/up; sleep 60'), strict=False, **caps) as a: # an editor that left cannot be told that its terminal is free
         s = a.session()
         s.start()
-        poll(lambda: s.ed.terminals or a.offspring())
-        time.sleep(0.3)
-        t = time.monotonic()
-        assert a.close(5)==0
-        assert time.monotonic()-t<2.5 and not a.offspring()
+        poll(s.path('up').exists)
+        assert a.close()==0 and a.leaves_nothing()
 
 def test_R4_the_options_and_their_defaults():
-    r = subprocess.run([*PYTHON, '--help'], capture_output=True, text=True, timeout=20)
+    r = subprocess.run([*PYTHON, '--help'], capture_output=True, text=True, timeout=60)
     assert r.returncode==0
     for o in ('--root','--model','--no-web','--vault','--pii','--pii-ner','--cfg'): assert re.search(rf'(?<![\w-]){o}\b', r.stdout), o
-    assert subprocess.run([*PYTHON, '--nonsense'], capture_output=True, timeout=20, stdin=subprocess.DEVNULL).returncode==2
+    assert subprocess.run([*PYTHON, '--nonsense'], capture_output=True, timeout=60, stdin=subprocess.DEVNULL).returncode==2
 
 @pytest.mark.parametrize('opt', [['--vault'], ['--pii','redact'], ['--pii','bogus']], ids=' '.join)
 def test_R4_an_option_that_is_not_there_yet_says_so_and_exits_2(opt):
-    r = subprocess.run([*PYTHON, *opt], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
+    r = subprocess.run([*PYTHON, *opt], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     assert r.returncode==2 and r.stdout=='' and opt[0].strip('-') in r.stderr and 'Traceback' not in r.stderr
 
 def test_R5_main_takes_the_options_in_the_pages_order():
@@ -58,22 +55,27 @@ def test_R7_serve_is_a_coroutine_that_needs_no_agent():
     from ramabana_acp import serve
     assert inspect.iscoroutinefunction(serve) and inspect.signature(serve).parameters['agent'].default is None
 
-def test_R8_no_web_leaves_the_web_tools_out(models, full):
+@pytest.fixture(scope='module')
+def routed(models):
+    "An agent that was told of no model, and to leave the web alone"
+    with agent('--no-web', env=dict(OPENAI_BASE_URL=f'{models.base}/v1', OPENAI_API_KEY='sk-test-0123456789abcdef')) as a:
+        a.models = models
+        yield a
+
+def test_R8_no_web_leaves_the_web_tools_out(routed, full):
     def names(a):
         s = a.session([OK]); s.prompt()
         return {t['function']['name'] for t in s.requests[0]['tools']}
-    with agent('--no-web', models=models) as a: assert names(a)==names(full)-{'web_search','read_url'} and 'view_file' in names(full)
+    assert names(routed)==names(full)-{'web_search','read_url'} and 'view_file' in names(full)
 
 def test_R9_the_model_option_selects_the_model_of_every_session(full):
     for s in (full.session([OK]), full.session([OK])):
         s.prompt()
         assert s.requests[0]['model']=='fake-model'
 
-def test_R9_without_it_the_routing_default_is_used(models):
-    with agent(env=dict(OPENAI_BASE_URL=f'{models.base}/v1', OPENAI_API_KEY='sk-test-0123456789abcdef')) as a:
-        a.models = models
-        s = a.session([OK])
-        assert s.stop()=='end_turn' and s.requests[0]['model']
+def test_R9_without_it_the_routing_default_is_used(routed):
+    s = routed.session([OK])
+    assert s.stop()=='end_turn' and s.requests[0]['model']
 
 # ---- initialize and sessions
 
@@ -150,7 +152,7 @@ def test_R24_closing_a_session_ends_its_turn(bare):
     id = s.start()
     s.until(lambda: s.cards and s.card().get('status')=='in_progress')
     assert s.close()=={}
-    assert s.wait(id, 5)['stopReason']=='cancelled' and s.card()['status']=='failed'
+    assert s.wait(id, SOON)['stopReason']=='cancelled' and s.card()['status']=='failed'
 
 def test_R25_an_unknown_session_is_named_in_the_error(bare):
     with pytest.raises(Remote) as e: bare.prompt('nobody', 'hi', 10)
@@ -163,11 +165,12 @@ def test_R25_an_unknown_session_is_named_in_the_error(bare):
 # ---- a turn
 
 def test_R26_other_requests_are_answered_while_a_turn_runs(bare):
-    s = bare.session([[dict(text='a'), dict(sleep=2), dict(text='b')]])
+    go = threading.Event()
+    s = bare.session([[dict(text='a'), dict(hold=go.is_set), dict(text='b')]])
     id = s.start(); s.until(s.said)
-    t = time.monotonic()
     other = bare.session([OK])
-    assert other.stop()=='end_turn' and time.monotonic()-t<1.5 and id not in bare.replies
+    assert other.stop()=='end_turn' and id not in bare.replies
+    go.set()
     assert s.wait(id)['stopReason']=='end_turn' and s.said()=='ab'
 
 def test_R27_every_chunk_arrives_in_order_before_the_answer(bare):
@@ -178,10 +181,10 @@ def test_R27_every_chunk_arrives_in_order_before_the_answer(bare):
     assert len({u['messageId'] for u in s.ed.of('agent_message_chunk')})==1
 
 def test_R28_the_answer_says_how_the_turn_ended(bare):
-    s = bare.session([OK, [dict(text='x'), dict(sleep=30)]])
+    s = bare.session([OK, [dict(text='x'), dict(sleep=90)]])
     assert s.stop()=='end_turn'
-    id = s.start(); s.until(lambda: 'x' in s.said()); s.cancel()
-    assert s.wait(id, 3)['stopReason']=='cancelled'
+    id = s.start(); s.until(lambda: 'x' in s.said())
+    assert s.stopped(id)
 
 @pytest.mark.parametrize('stop,reason', [('length','max_tokens'), ('refusal','refusal')])
 def test_R28_a_model_that_stops_for_another_reason_is_not_end_turn(bare, stop, reason):
@@ -210,17 +213,18 @@ def test_R32_a_new_prompt_begins_with_new_cards(bare):
     assert [p['toolCall']['toolCallId'] for p in s.asks]==[i,j]
 
 def test_R33_cancel_stops_that_session_alone(bare):
-    a,b = [bare.session([[dict(text='go '), dict(sleep=1.2), dict(text='on')]]) for _ in 'ab']
+    go = threading.Event()
+    a,b = [bare.session([[dict(text='go '), dict(hold=go.is_set), dict(text='on')]]) for _ in 'ab']
     i,j = a.start(),b.start()
     a.until(a.said); b.until(b.said)
-    a.cancel()
-    assert a.wait(i, 1)['stopReason']=='cancelled'
+    assert a.stopped(i) and j not in bare.replies
+    go.set()
     assert b.wait(j)['stopReason']=='end_turn' and b.said()=='go on' and a.said()=='go '
 
 def test_R34_a_cancelled_session_takes_the_next_prompt(bare):
-    s = bare.session([[dict(text='x'), dict(sleep=30)], [dict(text='y')]])
-    id = s.start('first'); s.until(s.said); s.cancel()
-    assert s.wait(id, 3)['stopReason']=='cancelled'
+    s = bare.session([[dict(text='x'), dict(sleep=90)], [dict(text='y')]])
+    id = s.start('first'); s.until(s.said)
+    assert s.stopped(id)
     assert s.stop('second')=='end_turn' and s.said()=='xy' and 'second' in s.heard()
 
 # ---- what a prompt may hold
@@ -300,7 +304,7 @@ def test_R59_a_terminal_that_cannot_be_opened_means_one_local_run(full):
 
 @pytest.mark.parametrize('meth', ['terminal/wait_for_exit','terminal/output'])
 def test_R60_after_the_terminal_opened_nothing_runs_twice(full, meth):
-    def no(p): time.sleep(0.3); raise InternalError('the terminal is broken')
+    def no(p): poll(s.path('ran').exists); raise InternalError('the terminal is broken')
     s = full.session(one('run_shell', command='echo x >> ran'), answers={meth:no})
     s.prompt()
     assert s.read('ran')=='x\n' and 'the terminal is broken' in s.results()[0] and s.card()['status']=='failed'
@@ -315,7 +319,7 @@ def test_R62_output_that_the_editor_cut_is_marked(full):
     assert 'the end' in s.results()[0] and re.search('truncat|cut|beginning', s.results()[0])
 
 def test_R63_the_running_terminal_is_shown_in_its_own_card(full):
-    s = full.session(one('run_shell', command='sleep 0.3; echo hi'))
+    s = full.session(one('run_shell', command='echo hi'))
     s.prompt()
     t = next(iter(s.ed.terminals))
     shown = [u for u in s.ed.of('tool_call')+s.ed.of('tool_call_update') if any(c.get('terminalId')==t for c in u.get('content') or [])]
@@ -390,10 +394,10 @@ def test_R73_an_edit_that_cannot_be_made_is_not_asked_about(bare):
 
 def test_R74_nothing_happens_before_the_answer(bare):
     go = threading.Event()
-    s = bare.session(one('create_file', path='x.txt', text='x'), permit=lambda p: go.wait(10) and 'allow_once')
+    s = bare.session(one('create_file', path='x.txt', text='x'), permit=lambda p: go.wait(60) and 'allow_once')
     id = s.start()
     s.until(lambda: s.asks)
-    time.sleep(0.3)
+    bare.fence(); time.sleep(.05) # a pause in which it could be done all the same
     assert s.read('x.txt') is None and id not in bare.replies and s.card()['status']=='pending'
     go.set()
     assert s.wait(id)['stopReason']=='end_turn' and s.read('x.txt')=='x'
@@ -445,24 +449,26 @@ def test_R82_an_error_is_a_no(bare):
     assert s.stop()=='end_turn' and s.read('x') is None and s.card()['status']=='failed'
 
 @pytest.mark.parametrize('pipes', [dict(), dict(stdout=False)], ids=['both pipes','stdin'])
-def test_R82_an_editor_that_disappears_is_a_no(models, pipes):
-    with agent(models=models, rc=None) as a:
-        s = a.session(one('create_file', path='x', text='x'), permit=NoAnswer)
+def test_R82_an_editor_that_disappears_is_a_no(pipes):
+    with agent(script=one('create_file', path='x', text='x'), rc=None) as a:
+        s = a.session(permit=NoAnswer)
         s.start(); s.until(lambda: s.asks)
         a.hang_up(**pipes)
-        assert a.proc.wait(5)==0 and not a.offspring() and s.read('x') is None
+        assert a.proc.wait(SOON)==0 and a.leaves_nothing() and s.read('x') is None
 
 SHORT = '''
 import asyncio, sys
 from ramabana_acp import AcpAgent, serve
 asyncio.run(serve(AcpAgent(model=sys.argv[2], timeout=1)))
 '''
-def test_R83_no_answer_in_time_is_a_no(models):
-    with agent(cmd=[sys.executable, '-c', SHORT], models=models) as a:
-        s = a.session(one('create_file', path='x', text='x'), permit=None)
+def test_R83_no_answer_in_time_is_a_no():
+    with agent(cmd=[sys.executable, '-c', SHORT], script=one('create_file', path='x', text='x')+one('create_file', path='y', text='y')*9) as a:
+        s = a.session(permit=None)
         id = s.start(); s.until(lambda: s.asks, 20)
         assert s.wait(id)['stopReason']=='end_turn' and s.read('x') is None and s.card()['status']=='failed'
-        assert re.search('time|answer', s.results()[0]), 'it was the time that said no'
+        assert re.search('time|answer', s.shown()), 'it was the time that said no'
         s.ed.permit = 'allow_once'
-        a.models.add(s.root, one('create_file', path='y', text='y'))
-        assert s.stop()=='end_turn' and s.read('y')=='y'
+        for _ in range(9): # on a machine that stalls, this editor's yes may be too late as well
+            assert s.stop()=='end_turn'
+            if s.read('y')=='y': break
+        assert s.read('y')=='y'

@@ -26,38 +26,42 @@ def project(tmp_path):
         '        self.assertTrue(adult(18))\n        self.assertFalse(adult(17))\n')
     return d
 
-def test_a_full_turn_with_an_approved_edit(project, tmp_path):
-    r = acpx(project, tmp_path, '--approve-all', 'exec', 'fix the failing test')
+def said(r):
+    "The messages that acpx has printed"
+    return [json.loads(l) for l in r.stdout.splitlines() if l.startswith('{')]
+
+def mended(project, r):
+    "Hold a turn that mends the project against what has to be seen of it"
     assert r.returncode==0, r.stderr+r.stdout[-2000:]
     assert (project/'ages.py').read_text()=='def adult(age):\n    return age >= 18\n'
-    ms = [json.loads(l) for l in r.stdout.splitlines() if l.startswith('{')]
-    asked = [m['params'] for m in ms if m.get('method')=='session/request_permission']
+    asked = [m['params'] for m in said(r) if m.get('method')=='session/request_permission']
     diffs = [c for p in asked for c in p['toolCall'].get('content') or [] if c['type']=='diff']
     assert [(c['path'], 'age >= 18' in c['newText']) for c in diffs]==[(str(project.resolve()/'ages.py'), True)]
-    assert any((m.get('result') or {}).get('stopReason')=='end_turn' for m in ms)
+    assert any((m.get('result') or {}).get('stopReason')=='end_turn' for m in said(r))
 
+def test_a_full_turn_with_an_approved_edit_and_its_session_goes_on_across_processes(project, tmp_path, swift):
+    call = partial(acpx, project, tmp_path, agent=swift)
+    new = call('sessions', 'new')
+    assert new.returncode==0, new.stderr
+    mended(project, call('--approve-all', 'prompt', 'fix the failing test'))
+    r = call('--approve-all', 'prompt', 'list the files')
+    assert r.returncode==0, r.stderr+r.stdout[-2000:]
+    assert any('ages.py' in json.dumps(m) for m in said(r))
+    kept = subprocess.run([Path(sys.executable).with_name('ramabana-acp'), 'sessions', 'list', '--all', '--json'], env={**os.environ, 'HOME':str(tmp_path),
+        'XDG_CONFIG_HOME':str(tmp_path/'config'), 'XDG_STATE_HOME':str(tmp_path/'state')}, capture_output=True, text=True, timeout=60)
+    assert 'fix the failing test' in kept.stdout, kept.stderr
+    assert call('sessions', 'close').returncode==0
+
+# Each call of acpx is an npm process or two: the walks below are for a longer run.
+
+@pytest.mark.slow
+def test_one_turn_without_a_session(project, tmp_path): mended(project, acpx(project, tmp_path, '--approve-all', 'exec', 'fix the failing test'))
+
+@pytest.mark.slow
 def test_a_refused_edit_changes_nothing(project, tmp_path):
     was = (project/'ages.py').read_text()
     acpx(project, tmp_path, '--deny-all', 'exec', 'fix the failing test')
     assert (project/'ages.py').read_text()==was
-
-def test_a_session_goes_on_across_processes(project, tmp_path, swift):
-    call = partial(acpx, project, tmp_path, agent=swift)
-    new = call('sessions', 'new')
-    assert new.returncode==0, new.stderr
-    for said in ('read ages.py', 'list the files'):
-        r = call('--approve-all', 'prompt', said)
-        assert r.returncode==0, r.stderr+r.stdout[-2000:]
-    ms = [json.loads(l) for l in r.stdout.splitlines() if l.startswith('{')]
-    assert any('ages.py' in json.dumps(m) for m in ms)
-    kept = subprocess.run([Path(sys.executable).with_name('ramabana-acp'), 'sessions', 'list', '--all', '--json'], env={**os.environ, 'HOME':str(tmp_path),
-        'XDG_CONFIG_HOME':str(tmp_path/'config'), 'XDG_STATE_HOME':str(tmp_path/'state')}, capture_output=True, text=True, timeout=60)
-    assert 'read ages.py' in kept.stdout, kept.stderr
-    assert call('sessions', 'close').returncode==0
-
-def said(r):
-    "The messages that acpx has printed"
-    return [json.loads(l) for l in r.stdout.splitlines() if l.startswith('{')]
 
 @pytest.mark.slow
 def test_set_and_set_mode_control_the_session(project, tmp_path, swift):
@@ -79,7 +83,8 @@ def test_set_and_set_mode_control_the_session(project, tmp_path, swift):
 
 CANNOT = [(['set','tool_approval','yolo'], 'above the ceiling ask'), (['set-mode','nosuch'], 'normal, plan'), (['set-mode','auto'], 'above the ceiling ask'), (['set','colour','red'], 'unknown config option')]
 
-@pytest.mark.parametrize('i', [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize('i', [0, 2])
 def test_what_cannot_be_set_is_told(project, tmp_path, i):
     agent = f'{AGENT} --permission-mode ask'
     assert acpx(project, tmp_path, 'sessions', 'new', agent=agent).returncode==0

@@ -2,7 +2,8 @@
 import against
 from wire import *
 
-BAD = [sys.executable, str(Path(__file__).parent/'bad_agent.py')]
+OURS = [*PYTHON, '--model', 'openai/fake-model'] # its library loads faster than the other one
+BAD = [sys.executable, '-SE', str(Path(__file__).parent/'bad_agent.py')]
 FAULTS = {
     'ACP-TRANSPORT-001':'noise', 'ACP-TRANSPORT-002':'latin 1', 'ACP-JSONRPC-001':'text ids', 'ACP-JSONRPC-002':'both', 'ACP-JSONRPC-003':'answers notes', 'ACP-JSONRPC-004':'wrong code',
     'ACP-JSONRPC-005':'dies', 'ACP-INIT-001':'text version', 'ACP-INIT-002':'version 2', 'ACP-INIT-003':'echo', 'ACP-INIT-004':'nameless', 'ACP-SCHEMA-001':'bad update',
@@ -32,15 +33,15 @@ def good_ones():
     yield p
     for a in p.values(): against.end(a)
 
-def judged(kit, cmd, id, patience=40, pool=None): return against.judge(cmd, next(r for r in against.ROWS if r[0]==id), patience, kit, pool)
+def judged(kit, cmd, id, patience=60, pool=None): return against.judge(cmd, next(r for r in against.ROWS if r[0]==id), patience, kit, pool, .02)
 
 @pytest.mark.parametrize('id', FAULTS)
 def test_a_row_tells_a_bad_agent_from_a_good_one(kit, good_ones, id):
-    good,bad = judged(kit, BAD, id, 2, good_ones),judged(kit, [*BAD, FAULTS[id]], id, 1)
+    good,bad = judged(kit, BAD, id, pool=good_ones),judged(kit, [*BAD, FAULTS[id]], id, 1)
     assert good[3]=='PASS', good
     assert bad[3]=='FAIL' and 'JSONDecodeError' not in bad[4], bad
 
-@pytest.mark.parametrize('id', [r[0] for r in against.ROWS])
+@pytest.mark.parametrize('id', [r[0] for r in sorted(against.ROWS, key=lambda r: str(r[3]))]) # those that can share a process one after the other
 def test_our_agent_holds_row(kit, pool, id):
-    v = judged(kit, PYTHON, id, pool=pool)
+    v = judged(kit, OURS, id, pool=pool)
     assert not against.failed(v) and v[3]!='UNTESTED', v

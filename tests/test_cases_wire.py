@@ -1,6 +1,6 @@
 "Faults that people reported of agents like this one, as an editor would meet them; each by its number"
 from wire import *
-from ramabana_acp.client import Process
+from width import few_or_many
 
 def hello(v=1): return json.dumps(dict(jsonrpc='2.0', id=0, method='initialize', params=dict(protocolVersion=v))).encode()+b'\n'
 def text(s): return dict(type='text', text=s)
@@ -40,17 +40,18 @@ def peak(pid):
     kb = re.search(r'VmHWM:\s+(\d+)', st.read_text())[1] if st.exists() else subprocess.run(['ps','-o','rss=','-p',str(pid)], capture_output=True, text=True).stdout
     return int(kb)>>10
 
-def test_C002_a_line_that_never_ends_does_not_eat_the_memory(models):
-    with agent(models=models, rc=None) as a:
-        a.session([OK]).prompt()
-        start,n,log = peak(a.proc.pid),len(a.lines),len(a.stderr)
+@few_or_many(128, 512)
+def test_C002_a_line_that_never_ends_does_not_eat_the_memory(n):
+    with agent(script=[OK], rc=None) as a:
+        a.session().prompt()
+        start,said,log = peak(a.proc.pid),len(a.lines),len(a.stderr)
         try:
-            for _ in range(256): super(Agent, a).raw(b'a'*(1<<20))
+            for _ in range(n): super(Agent, a).raw(b'a'*(1<<20))
         except OSError: return # it closed the connection, which is fine
-        assert peak(a.proc.pid)-start<200
-        assert a.stderr[log:].count('\n')<=1 and len(a.lines)==n
+        assert peak(a.proc.pid)-start<100
+        assert a.stderr[log:].count('\n')<=1 and len(a.lines)==said
         super(Agent, a).raw(b'\n')
-        assert a.session([OK]).stop()=='end_turn'
+        assert a.session().stop()=='end_turn'
 
 @pytest.mark.parametrize('junk,codes', [(b'Welcome back!\n\n{bad json\n', {-32700}), (b'123\n"x"\n[]\nnull\ntrue\n', {-32600})], ids=['C004_no_JSON','C005_no_object'])
 def test_C004_C005_junk_between_two_requests_costs_nothing_but_itself(junk, codes):
@@ -69,41 +70,37 @@ def test_C007_a_stray_print_lands_in_the_log():
         a.until_log('123'); a.until_log('hi')
 
 CHILD = "subprocess.run(['sh', '-c', 'echo 123; echo err >&2; ls -l /proc/self/fd/']); os.system('printf x')"
-def test_C008_a_child_does_not_hold_the_protocols_pipes(models):
-    with agent(cmd=noise(CHILD), models=models) as a:
+def test_C008_a_child_does_not_hold_the_protocols_pipes():
+    with agent(cmd=noise(CHILD), script=one('run_shell', command='ls -l /proc/self/fd/ /proc/$$/fd/')) as a:
         inos = [f'pipe:[{os.fstat(f.fileno()).st_ino}]' for f in (a.proc.stdin, a.proc.stdout)]
-        s = a.session(one('run_shell', command='ls -l /proc/self/fd/ /proc/$$/fd/'), permit='allow_once')
+        s = a.session()
         assert s.stop()=='end_turn' and s.said()=='ok'
         a.until_log('123'); a.until_log('err')
-        if sys.platform.startswith('linux'): assert 'pipe:[' in a.stderr and not any(i in a.stderr+s.results()[0] for i in inos)
+        if sys.platform.startswith('linux'): assert 'pipe:[' in a.stderr and not any(i in a.stderr+s.card()['rawOutput']['text'] for i in inos)
 
 def test_C010_stdin_that_closes_while_idle_ends_the_process():
     with agent(script=[OK]) as a:
         a.session().prompt()
-        t = time.monotonic()
-        assert a.close(4)==0 and time.monotonic()-t<2 and not a.offspring()
+        assert a.close()==0 and a.leaves_nothing()
 
 def test_C010_the_same_before_a_single_byte():
     with agent(init=False) as a:
-        t = time.monotonic()
-        assert a.close(4)==0 and time.monotonic()-t<2 and a.lines==[]
+        assert a.close()==0 and a.lines==[]
 
 def test_C011_an_editor_that_leaves_takes_the_running_command_with_it():
-    with agent(script=one('run_shell', command="sh -c 'sleep 2; echo late > $ROOT/late.txt' & sleep 60"), **BARE) as a:
+    with agent(script=one('run_shell', command="sh -c 'touch $ROOT/up; sleep 90; echo late > $ROOT/late.txt' & sleep 90"), **BARE) as a:
         s = a.session()
         s.start()
-        s.until(lambda: s.cards and s.card().get('status')=='in_progress')
-        time.sleep(0.5)
-        t = time.monotonic()
-        assert a.close(5)==0 and time.monotonic()-t<2.5
-        assert not a.offspring() and s.read('late.txt') is None, 'there is nobody left who could write it'
+        poll(s.path('up').exists)
+        assert a.close()==0
+        assert a.leaves_nothing() and s.read('late.txt') is None, 'there is nobody left who could write it'
 
 def test_C013_a_reader_that_goes_away_ends_the_turn():
     with agent(script=[[dict(text='a'), dict(sleep=0.1), dict(text='b'), *[e for i in range(20) for e in (dict(sleep=0.1), dict(text=f'{i}'))], dict(sleep=60)]], rc=None) as a:
         s = a.session()
         s.start(); s.until(lambda: 'b' in s.said())
         a.hang_up(stdin=False)
-        assert a.proc.wait(5) is not None and len(a.stderr)<5000
+        assert a.proc.wait(SOON) is not None and len(a.stderr)<5000
 
 def test_C014_an_unknown_method_is_refused_and_an_unknown_notification_ignored(bare):
     n = len(bare.lines)
@@ -164,16 +161,16 @@ def test_C020_no_provider_is_the_one_failure_that_asks_to_sign_in():
 def test_C020_a_provider_that_refuses_is_not_a_sign_in(bare, status, body, word):
     code = dict(code='insufficient_quota', type='insufficient_quota') if status==429 else dict(code='invalid_api_key', type='authentication_error')
     s = bare.session([[dict(http=status, body=json.dumps(dict(error=dict(message=body, **code))))], OK])
-    t = time.monotonic()
     with pytest.raises(Remote) as e: s.prompt()
-    assert e.value.code==-32603 and time.monotonic()-t<3 and len(s.requests)==1
+    assert e.value.code==-32603 and len(s.requests)==1
     assert re.search(word, str(e.value)+json.dumps(e.value.data), re.I) and '0123456789abcdef' not in str(e.value)+json.dumps(e.value.data)
     assert s.stop()=='end_turn'
 
 def test_C020_C037_a_second_prompt_while_one_runs(bare):
-    s = bare.session([[dict(text='A1'), dict(sleep=0.6), dict(text='A2')], [dict(text='B')], OK])
+    go = threading.Event()
+    s = bare.session([[dict(text='A1'), dict(hold=go.is_set), dict(text='A2')], [dict(text='B')], OK])
     i = s.start('first'); s.until(s.said)
-    j = s.start('second')
+    j = s.start('second'); bare.fence(); go.set()
     assert s.wait(i)['stopReason']=='end_turn'
     m = bare.reply(j, 10)
     if 'error' in m:
@@ -198,30 +195,31 @@ def test_C023_NaN_is_told_to_nobody(bare):
 
 # ---- turns
 
-def test_C025_all_updates_come_before_the_answer(bare):
+@few_or_many(10, 50)
+def test_C025_all_updates_come_before_the_answer(bare, n):
     words = [dict(text=f'{i} ') for i in range(500)]
-    s = bare.session([words]*50)
-    for k in range(1, 51):
+    s = bare.session([words]*n)
+    for k in range(1, n+1):
         assert s.stop()=='end_turn' and len(s.said())==k*len(''.join(e['text'] for e in words))
     n = len(bare.lines)
-    time.sleep(.3)
-    assert len(bare.lines)==n
+    bare.fence(); bare.fence()
+    assert not [l for _,l in bare.lines[n:] if b'_chunk' in l]
 
 def test_C026_no_chat_text_outside_a_turn(full):
-    s = full.session(one('run_shell', command='(sleep 0.2; echo later) & echo now'))
+    s = full.session(one('run_shell', command='(until [ -e $ROOT/go ]; do sleep .02; done; echo later; touch $ROOT/said) & echo now'))
     s.prompt()
     n = len(s.ed.updates)
-    time.sleep(.6)
+    s.path('go').touch(); poll(s.path('said').exists); full.fence(); full.fence()
     quiet = {'available_commands_update','current_mode_update','config_option_update','session_info_update','usage_update'}
     assert {u['sessionUpdate'] for _,u in s.ed.updates[n:]}<=quiet
 
 def test_C028_a_cancel_in_the_same_write_as_its_prompt_is_not_lost(bare):
-    s = bare.session([[dict(sleep=5), dict(text='x')]]*50)
+    s = bare.session([[dict(sleep=90), dict(text='x')]]*50)
     for i in range(50):
-        id,t = f'p{i}',time.monotonic()
+        id = f'p{i}'
         bare.raw(b''.join(json.dumps(dict(jsonrpc='2.0', **m)).encode()+b'\n' for m in (
             dict(id=id, method='session/prompt', params=dict(sessionId=s.sid, prompt=[text('go')])), dict(method='session/cancel', params=dict(sessionId=s.sid)))))
-        assert s.wait(id, 2)['stopReason']=='cancelled' and time.monotonic()-t<1
+        assert s.wait(id, SOON)['stopReason']=='cancelled'
 
 def test_C029_a_cancel_with_nothing_running_is_not_remembered(bare):
     s = bare.session([[dict(text='one')], [dict(text='two')]])
@@ -230,49 +228,45 @@ def test_C029_a_cancel_with_nothing_running_is_not_remembered(bare):
     assert s.said()=='onetwo'
 
 def test_C031_cancelled_is_said_and_counts_no_zeros(bare):
-    s = bare.session([[dict(text='part'), dict(sleep=30)]])
+    s = bare.session([[dict(text='part'), dict(sleep=90)]])
     id = s.start(); s.until(s.said); s.cancel()
-    r = s.wait(id, 2)
+    r = s.wait(id, SOON)
     assert r['stopReason']=='cancelled' and (not r.get('usage') or any(r['usage'].values()))
 
 def test_C032_finished_is_not_cancelled(bare):
     assert bare.session([[dict(text='hello')]]).stop()=='end_turn'
 
-TREE = "(sleep 1.5; echo late > $ROOT/late) & (trap '' TERM; sleep 1.5; echo late2 > $ROOT/late2) & wait"
+TREE = "(sleep 90; echo late > $ROOT/late) & (trap '' TERM; touch $ROOT/up; sleep 90; echo late2 > $ROOT/late2) & wait"
 @pytest.mark.parametrize('where', ['full','bare'])
 def test_C034_cancel_ends_the_whole_tree_of_a_command(request, where):
     a = request.getfixturevalue(where)
     s = a.session(one('run_shell', command=TREE))
     id = s.start()
-    s.until(lambda: s.cards and s.card().get('status')=='in_progress')
-    time.sleep(0.4)
-    t = time.monotonic()
-    s.cancel()
-    assert s.wait(id, 2)['stopReason']=='cancelled' and time.monotonic()-t<1
-    assert s.card()['status']=='failed'
-    if where=='full': a.served(s.sid); assert s.ed.calls('terminal/kill') and not s.ed.unreleased; time.sleep(1.8)
-    else: assert not a.offspring(), 'there is nobody left who could write'
+    poll(s.path('up').exists)
+    assert s.stopped(id) and s.card()['status']=='failed'
+    if where=='full': a.served(s.sid); assert s.ed.calls('terminal/kill') and not s.ed.unreleased; poll(lambda: not running(s.root))
+    else: assert a.leaves_nothing() and not running(s.root), 'there is nobody left who could write'
     assert s.read('late') is None and s.read('late2') is None
 
 def test_C035_nothing_of_a_cancelled_turn_leaks_into_the_next(bare):
-    s = bare.session([[dict(text='A1'), dict(sleep=0.5), dict(text='A2-late')], [dict(text='B1')]])
+    go,n = threading.Event(),len(bare.models.closed)
+    s = bare.session([[dict(text='A1'), dict(hold=go.is_set), dict(text='A2-late')], [dict(text='B1')]])
     i = s.start('a'); s.until(s.said)
     s.cancel()
     j = s.start('b')
-    assert s.wait(i, 2)['stopReason']=='cancelled' and s.wait(j, 5)['stopReason']=='end_turn'
-    time.sleep(0.6)
+    assert s.wait(i, SOON)['stopReason']=='cancelled' and s.wait(j)['stopReason']=='end_turn'
+    go.set(); bare.models.wait_closed(n+1); bare.fence()
     assert s.said()=='A1B1' and len(bare.replies[i])==len(bare.replies[j])==1
     ids = [next(k for k,(_,l) in enumerate(bare.lines) if json.loads(l).get('id')==x and 'stopReason' in l.decode()) for x in (i,j)]
     between = [json.loads(l) for _,l in bare.lines[ids[0]+1:ids[1]]]
     assert ids[0]<ids[1] and [m['params']['update']['content']['text'] for m in between if m['params']['update']['sessionUpdate']=='agent_message_chunk']==['B1']
 
 def test_C038_two_sessions_do_not_touch_each_other(bare):
-    a = bare.session([[dict(sleep=3), dict(text='one')]])
+    a = bare.session([[dict(sleep=90), dict(text='one')]])
     b = bare.session([[tool('create_file', 'x', path='who.txt', text='b')], [dict(text='two')]], permit='allow_always')
     i = a.start(); j = b.start()
     assert b.wait(j)['stopReason']=='end_turn' and i not in bare.replies
-    a.cancel()
-    assert a.wait(i, 1)['stopReason']=='cancelled'
+    assert a.stopped(i)
     assert b.said()=='two' and a.said()=='' and b.read('who.txt')=='b' and a.read('who.txt') is None
     c = bare.session(one('create_file', path='who.txt', text='c'), permit='reject_once'); c.prompt()
     assert len(c.asks)==1 and c.read('who.txt') is None
@@ -394,7 +388,7 @@ def test_C058_a_command_that_a_signal_ended_has_failed(full, bare):
 def test_C059_a_terminal_that_never_ends_costs_its_timeout_and_no_more(full):
     s = full.session(one('run_shell', command='echo begun; sleep 999', timeout=1), answers={'terminal/wait_for_exit':NoAnswer, 'terminal/kill':NoAnswer})
     t = time.monotonic()
-    assert s.stop()=='end_turn' and 0.9<time.monotonic()-t<4
+    assert s.stop()=='end_turn' and .9<time.monotonic()-t<SOON
     assert re.search('timed? ?out', s.results()[0]) and 'begun' in s.results()[0] and s.said()=='ok' and s.card()['status']=='failed'
     said = [json.loads(l) for _,l in full.lines]
     order = [m['method'] for m in said if m.get('method') in ('terminal/kill','terminal/release') and m['params']['sessionId']==s.sid]
@@ -402,9 +396,9 @@ def test_C059_a_terminal_that_never_ends_costs_its_timeout_and_no_more(full):
 
 @pytest.mark.parametrize('where', ['full','bare'])
 def test_C059_a_timeout_ends_the_command(request, where):
-    s = request.getfixturevalue(where).session(one('run_shell', command='echo begun; (sleep 1.6; touch $ROOT/late) & sleep 999', timeout=1))
+    s = request.getfixturevalue(where).session(one('run_shell', command='echo begun; (sleep 90; touch $ROOT/late) & sleep 999', timeout=1))
     assert s.stop()=='end_turn' and re.search('timed? ?out', s.results()[0]) and 'begun' in s.results()[0]
-    time.sleep(0.9)
+    poll(lambda: not running(s.root))
     assert s.read('late') is None
 
 SHELL = """cd sub && printf '%s\\n' "a b" 'c"d' | tr a A; echo $HOME"""
@@ -483,15 +477,14 @@ def test_C071_always_is_bound_to_its_session(bare):
 
 def test_C073_a_cancelled_card_is_a_no_and_not_a_stop_of_everything(bare):
     s = bare.session([*create(), OK], permit='cancelled')
-    t = time.monotonic()
-    assert s.stop() in ('end_turn','cancelled') and time.monotonic()-t<5 and s.read('x.txt') is None
+    assert s.stop() in ('end_turn','cancelled') and s.read('x.txt') is None
     assert s.stop('next')=='end_turn' and s.results() # and the model's server refuses a call without a result
 
 def test_C074_answers_find_their_own_question(bare):
     held = threading.Event()
     def pick(p):
         if str(p['toolCall']['rawInput']['path']).endswith('b'): held.set(); return 'reject_once'
-        held.wait(0.5) # if both are open, b is answered first
+        held.wait(.1) # if both are open, b is answered first
         return 'allow_once'
     s = bare.session([[tool('create_file', 'a', path='$ROOT/a', text='A'), tool('create_file', 'b', path='$ROOT/b', text='B')], OK], permit=pick)
     s.prompt()
@@ -510,35 +503,31 @@ def test_cancel_while_a_permission_is_open(bare, polite):
     bare.polite = polite
     try:
         id = s.start(); s.until(lambda: s.asks)
-        t = time.monotonic()
-        s.cancel()
-        assert s.wait(id, 3)['stopReason']=='cancelled' and time.monotonic()-t<1 and s.card()['status']=='failed' and s.read('x.txt') is None
+        assert s.stopped(id) and s.card()['status']=='failed' and s.read('x.txt') is None
     finally: bare.polite = True
     assert s.stop()=='end_turn'
 
 def test_cancel_while_the_editor_never_answers_a_read(full):
     s = full.session([[tool('view_file', path='a.txt')], OK], {'a.txt':'1'}, answers={'fs/read_text_file':only('a.txt', NoAnswer)})
     id = s.start(); s.until(lambda: any(p['path'].endswith('a.txt') for p in s.ed.calls('fs/read_text_file')))
-    t = time.monotonic()
-    s.cancel()
-    assert s.wait(id, 3)['stopReason']=='cancelled' and time.monotonic()-t<1 and s.card()['status']=='failed'
+    assert s.stopped(id) and s.card()['status']=='failed'
     assert s.stop()=='end_turn'
 
-@pytest.mark.parametrize('script_', [[dict(silence=30)], [dict(text='x'), dict(sleep=30)], [dict(http=503, headers={'retry-after':'20'})]], ids=['silent server','mid-stream','retry'])
-def test_cancel_while_the_model_is_stuck(bare, script_):
-    s = bare.session([script_, OK])
-    id = s.start(); poll(lambda: s.requests)
-    time.sleep(0.2)
-    t = time.monotonic()
-    s.cancel()
-    assert s.wait(id, 3)['stopReason']=='cancelled' and time.monotonic()-t<1
+STUCK = {'silent server':([dict(silence=90)], lambda s: s.requests), 'mid-stream':([dict(text='x'), dict(sleep=90)], lambda s: s.said()),
+    'retry':([dict(http=503, headers={'retry-after':'25'})], lambda s: 'Asking again' in s.said('agent_thought_chunk'))}
+@pytest.mark.parametrize('how', STUCK)
+def test_cancel_while_the_model_is_stuck(bare, how):
+    script,there = STUCK[how]
+    s = bare.session([script, OK])
+    id = s.start(); poll(lambda: there(s))
+    assert s.stopped(id)
     assert s.stop()=='end_turn'
 
 def test_cancel_request_withdraws_a_prompt(bare):
-    s = bare.session([[dict(text='x'), dict(sleep=30)], OK])
+    s = bare.session([[dict(text='x'), dict(sleep=90)], OK])
     id = s.start(); s.until(s.said)
     bare.notify('$/cancel_request', dict(requestId=id)); bare.notify('$/cancel_request', dict(requestId='nobody'))
-    m = bare.reply(id, 3)
+    m = bare.reply(id, SOON)
     assert m.get('error', {}).get('code')==-32800 or m['result']['stopReason']=='cancelled'
     assert s.stop()=='end_turn'
 
@@ -547,7 +536,6 @@ def test_a_signal_ends_the_turn_and_the_process(sig):
     with agent(script=one('run_shell', command='sleep 60 & sleep 60'), rc=None, **BARE) as a:
         s = a.session()
         id = s.start(); s.until(lambda: s.cards and s.card().get('status')=='in_progress')
-        t = time.monotonic()
         a.proc.send_signal(sig)
-        assert a.leaves()==0 and time.monotonic()-t<2.5 and not a.offspring()
+        assert a.leaves()==0 and a.leaves_nothing()
         assert len(a.replies.get(id, []))==1

@@ -20,34 +20,45 @@ def running(models, tmp, caps=None, **more):
         a.initialize(caps)
         yield a
 
-@pytest.fixture(scope='module')
-def narrow_process(small, tmp_path_factory):
-    with running(small, tmp_path_factory.mktemp('home').resolve()) as a: yield a
+def process(caps=None):
+    "A fixture: a process with these capabilities that the tests of this module share"
+    @pytest.fixture(scope='module')
+    def whole(small, tmp_path_factory):
+        with running(small, tmp_path_factory.mktemp('home').resolve(), caps) as a: yield a
+    return whole
+
+NEWS = dict(session=dict(compaction={}, notices={}))
+narrow_process,told_process = process(),process(NEWS)
 
 @pytest.fixture
 def narrow(narrow_process):
-    "The process of an editor that takes no news beyond the protocol's, shared by tests"
+    "The process of an editor that takes no news beyond the protocol's"
     yield narrow_process
     narrow_process.verify()
+
+@pytest.fixture
+def informed(told_process):
+    "The process of an editor that takes news of summaries, and notices"
+    yield told_process
+    told_process.verify()
 
 def summed(r): return 'You summarise' in str(r['messages'][0].get('content'))
 def texts(r): return '\n'.join(strings(r['messages']))
 LONG = 'word '*2800 # about 3,500 tokens
 
-def test_a_conversation_that_fills_the_window_goes_on_from_a_summary(small, tmp_path):
-    with running(small, tmp_path, dict(session=dict(compaction={}))) as a:
-        s = a.session([[dict(text='The first answer. '+LONG)], [dict(text='The second answer. '+LONG)], [dict(text='## Goal\nCount the zebras.')], [dict(text='Third.')], [dict(text='Fourth.')]])
-        for p in ('first: count zebras','second','third','fourth'): assert s.stop(p)=='end_turn'
-        rs = s.requests
-        i = next(i for i,r in enumerate(rs) if summed(r))
-        assert 'first: count zebras' in texts(rs[i]) and not rs[i].get('tools')
-        after = texts(rs[i+1])
-        assert 'Count the zebras.' in after and 'third' in after and 'The first answer.' not in after
-        assert 'Count the zebras.' in texts(rs[-1]) and texts(rs[-1]).count('Count the zebras.')==1, 'one summary is enough'
-        ups = [u for _,u in s.ed.updates if u['sessionUpdate']=='compaction_update']
-        assert [u['status'] for u in ups]==['in_progress','completed'] and ups[1]['summary'][0]['text'].startswith('## Goal')
-        assert len({u['compactionId'] for u in ups})==1
-        assert s.said().endswith('Third.Fourth.')
+def test_a_conversation_that_fills_the_window_goes_on_from_a_summary(informed):
+    s = informed.session([[dict(text='The first answer. '+LONG)], [dict(text='The second answer. '+LONG)], [dict(text='## Goal\nCount the zebras.')], [dict(text='Third.')], [dict(text='Fourth.')]])
+    for p in ('first: count zebras','second','third','fourth'): assert s.stop(p)=='end_turn'
+    rs = s.requests
+    i = next(i for i,r in enumerate(rs) if summed(r))
+    assert 'first: count zebras' in texts(rs[i]) and not rs[i].get('tools')
+    after = texts(rs[i+1])
+    assert 'Count the zebras.' in after and 'third' in after and 'The first answer.' not in after
+    assert 'Count the zebras.' in texts(rs[-1]) and texts(rs[-1]).count('Count the zebras.')==1, 'one summary is enough'
+    ups = [u for _,u in s.ed.updates if u['sessionUpdate']=='compaction_update']
+    assert [u['status'] for u in ups]==['in_progress','completed'] and ups[1]['summary'][0]['text'].startswith('## Goal')
+    assert len({u['compactionId'] for u in ups})==1
+    assert s.said().endswith('Third.Fourth.')
 
 def test_an_editor_that_takes_no_such_updates_sees_the_summary_as_a_thought(narrow):
     s = narrow.session([[dict(text='One. '+LONG)], [dict(text='Two. '+LONG)], [dict(text='## Goal\nZebras.')], [dict(text='Three.')]])
@@ -55,14 +66,14 @@ def test_an_editor_that_takes_no_such_updates_sees_the_summary_as_a_thought(narr
     assert not [u for _,u in s.ed.updates if u['sessionUpdate']=='compaction_update']
     assert 'Zebras.' in s.said('agent_thought_chunk') and 'Zebras.' not in s.said()
 
-def test_the_stored_conversation_keeps_every_word_and_goes_on_from_the_summary(small, tmp_path):
-    with running(small, tmp_path, dict(session=dict(compaction={}))) as a:
-        s = a.session([[dict(text='The first answer. '+LONG)], [dict(text='The second answer. '+LONG)], [dict(text='## Goal\nCount the zebras.')], [dict(text='Third.')]])
-        for p in ('first','second','third'): s.prompt(p)
-        first = next(u['messageId'] for _,u in s.ed.updates if u['sessionUpdate']=='agent_message_chunk')
-        last = s.requests[-1]
-        root,sid = s.root,s.sid
-    with running(small, tmp_path, dict(session=dict(compaction={}))) as a:
+def test_the_stored_conversation_keeps_every_word_and_goes_on_from_the_summary(small, informed):
+    s = informed.session([[dict(text='The first answer. '+LONG)], [dict(text='The second answer. '+LONG)], [dict(text='## Goal\nCount the zebras.')], [dict(text='Third.')]])
+    for p in ('first','second','third'): s.prompt(p)
+    first = next(u['messageId'] for _,u in s.ed.updates if u['sessionUpdate']=='agent_message_chunk')
+    last = s.requests[-1]
+    root,sid = s.root,s.sid
+    s.close()
+    with running(small, informed.home, NEWS) as a:
         small.add(root, [[dict(text='Fourth.')]])
         again = Again(a, sid, root)
         shown = '\n'.join(strings(again.told))
@@ -112,16 +123,15 @@ def test_context_says_what_fills_the_window(narrow):
     assert m and 1500<=int(m[1].replace(',', ''))<1700 and 25<=int(m[2])<=28
     for what in ('briefing','tools','your messages','answers'): assert f'- {what}:' in s.said()
 
-def test_a_cancel_while_the_summary_is_made_leaves_the_conversation_as_it_was(small, tmp_path):
-    with running(small, tmp_path, dict(session=dict(compaction={}))) as a:
-        s = a.session([[dict(text='One. '+LONG)], [dict(text='Two. '+LONG)], [dict(sleep=30), dict(text='late')], [dict(text='## Goal\nZebras.')], [dict(text='Four.')]])
-        s.prompt('a'); s.prompt('b')
-        id = s.start('c')
-        poll(lambda: any(map(summed, s.requests))) # or the cancel is there first, and the next summary gets the answer that takes so long
-        s.cancel()
-        assert s.wait(id)['stopReason']=='cancelled'
-        assert [u['status'] for _,u in s.ed.updates if u['sessionUpdate']=='compaction_update']==['in_progress','cancelled']
-        assert s.stop('d')=='end_turn' and 'Two.' in texts(s.requests[-2]), 'nothing of it was lost'
+def test_a_cancel_while_the_summary_is_made_leaves_the_conversation_as_it_was(informed):
+    s = informed.session([[dict(text='One. '+LONG)], [dict(text='Two. '+LONG)], [dict(sleep=30), dict(text='late')], [dict(text='## Goal\nZebras.')], [dict(text='Four.')]])
+    s.prompt('a'); s.prompt('b')
+    id = s.start('c')
+    poll(lambda: any(map(summed, s.requests))) # or the cancel is there first, and the next summary gets the answer that takes so long
+    s.cancel()
+    assert s.wait(id)['stopReason']=='cancelled'
+    assert [u['status'] for _,u in s.ed.updates if u['sessionUpdate']=='compaction_update']==['in_progress','cancelled']
+    assert s.stop('d')=='end_turn' and 'Two.' in texts(s.requests[-2]), 'nothing of it was lost'
 
 def test_a_prompt_too_long_for_the_model_is_an_excerpt_and_a_file(narrow):
     s = narrow.session([[dict(text='One.')]])
@@ -141,32 +151,32 @@ def test_a_share_that_is_no_share_is_an_error_that_names_the_file(small, tmp_pat
         s = a.session([[dict(text='One.')]])
         with pytest.raises(Remote, match='compact_at must be a number'): s.prompt('a')
 
-def test_a_retry_is_a_notice_where_the_editor_takes_notices(small, narrow, tmp_path):
+def test_a_retry_is_a_notice_where_the_editor_takes_notices(narrow, informed):
     script = [[dict(http=529, headers={'retry-after':'0'}, body='{"error":{"message":"busy"}}')], [dict(text='There.')]]
-    with running(small, tmp_path, dict(session=dict(notices={}))) as a:
-        s = a.session(script)
-        assert s.stop('a')=='end_turn' and s.said()=='There.'
-        ns = [u for _,u in s.ed.updates if u['sessionUpdate']=='notice']
-        assert len(ns)==1 and 'Asking again' in ns[0]['title'] and ns[0]['severity']=='warning'
-        assert not s.said('agent_thought_chunk')
+    s = informed.session(script)
+    assert s.stop('a')=='end_turn' and s.said()=='There.'
+    ns = [u for _,u in s.ed.updates if u['sessionUpdate']=='notice']
+    assert len(ns)==1 and 'Asking again' in ns[0]['title'] and ns[0]['severity']=='warning'
+    assert not s.said('agent_thought_chunk')
     s = narrow.session(script)
     s.prompt('a')
     assert 'Asking again' in s.said('agent_thought_chunk') and not [u for _,u in s.ed.updates if u['sessionUpdate']=='notice']
 
-def test_the_answer_says_what_the_turn_and_the_session_have_used(small, tmp_path):
+def test_the_answer_says_what_the_turn_and_the_session_have_used(small, narrow, request):
     priced = 'base_url = "%s/v1"\nid = "fake"\nprices = {input = "2", output = "10", cache_read = "0.2", cache_write = "2.5"}' % small.base
-    with running(small, tmp_path, **{'models.dear':priced}) as a:
-        use = dict(usage=dict(input=1000, output=100))
-        s = a.session([[dict(text='One.'), use], [dict(text='Two.'), use], [dict(text='Three.'), use]])
-        now = lambda r: r['_meta']['ramabana']['usage']
-        assert now(s.prompt('a'))['turn']['cost'] is None, 'a price that is not known is not guessed'
-        s2 = a.session([[dict(text='One.'), use], [tool('ls', 'a'), use], [dict(text='Two.'), use]])
-        a.request('session/set_config_option', dict(sessionId=s2.sid, configId='model', value='dear'))
-        one = dict(inputTokens=1000, outputTokens=100, cachedReadTokens=0, cachedWriteTokens=0, thoughtTokens=0, requests=1, toolCalls=0, cost='0.003')
-        assert now(s2.prompt('a'))==dict(turn=one, session=one)
-        u = now(s2.prompt('b'))
-        assert (u['turn']['requests'], u['turn']['toolCalls'], u['turn']['cost'], u['session']['cost'])==(2, 1, '0.006', '0.009')
-        assert 'usage' not in s2.prompt('/cost')['_meta']['ramabana'] and 'This session has cost $0.009.' in s2.said(), 'a command uses nothing'
+    config(narrow.home, small.base, **{'models.dear':priced})
+    request.addfinalizer(lambda: config(narrow.home, small.base))
+    use = dict(usage=dict(input=1000, output=100))
+    s = narrow.session([[dict(text='One.'), use], [dict(text='Two.'), use], [dict(text='Three.'), use]])
+    now = lambda r: r['_meta']['ramabana']['usage']
+    assert now(s.prompt('a'))['turn']['cost'] is None, 'a price that is not known is not guessed'
+    s2 = narrow.session([[dict(text='One.'), use], [tool('ls', 'a'), use], [dict(text='Two.'), use]])
+    narrow.request('session/set_config_option', dict(sessionId=s2.sid, configId='model', value='dear'))
+    one = dict(inputTokens=1000, outputTokens=100, cachedReadTokens=0, cachedWriteTokens=0, thoughtTokens=0, requests=1, toolCalls=0, cost='0.003')
+    assert now(s2.prompt('a'))==dict(turn=one, session=one)
+    u = now(s2.prompt('b'))
+    assert (u['turn']['requests'], u['turn']['toolCalls'], u['turn']['cost'], u['session']['cost'])==(2, 1, '0.006', '0.009')
+    assert 'usage' not in s2.prompt('/cost')['_meta']['ramabana'] and 'This session has cost $0.009.' in s2.said(), 'a command uses nothing'
 
 # ---- in process: what a summary must not lose, let through or break
 

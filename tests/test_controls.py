@@ -1,5 +1,6 @@
 "What a person controls, seen from the editor: mode, model, effort, preset, posture, ceiling, budgets, folders and permissions, over the real process"
 import shutil
+from contextlib import ExitStack
 from hypothesis import strategies as st
 from width import examples, few_or_many, given
 from wire import *
@@ -46,35 +47,45 @@ class Process(Shared):
     def get(self):
         if self.a is None or self.a.proc.poll() is not None:
             self.drop()
-            self.cm = controlled(self.models, Path(tempfile.mkdtemp(prefix='wire-')).resolve(), *self.kw.get('args', ()))
+            self.cm = controlled(self.models, self.kw['home'], *self.kw['args'], keep=True)
             self.a = self.cm.__enter__()
-        configure(self.a.home, self.models)
+            self.a.n = self.kw['n'] # its folders are its own
         return self.a
-    def drop(self):
-        home = self.a and self.a.home
-        super().drop()
-        if home: shutil.rmtree(home, ignore_errors=True)
 
-def process(*args):
-    "Two fixtures: a process with `args` for this module, and its loan to one test"
-    @pytest.fixture(scope='module')
-    def whole(models):
-        s = Process(models, args=args)
-        yield s
-        s.drop()
-    return whole
+class Processes(ExitStack):
+    "A process for each command line that is asked for, all in one home: they share nothing but what is kept there, and what `close` gives free in one, another takes up"
+    def __init__(self, models, home): super().__init__(); self.models,self.home,self.all = models,home,{}
+    def lend(self, *args, other=False):
+        "The agent with `args`, lent until this closes; `other` is a second one with the same"
+        if (k := (*args, other)) not in self.all: self.all[k] = Process(self.models, home=self.home, args=args, n=1000*len(self.all))
+        return self.enter_context(contextmanager(self.all[k].lend)())
 
-free_process,asking_process = process(),process('--permission-mode', 'ask')
+@pytest.fixture(scope='module')
+def home_of_many(models, tmp_path_factory):
+    ps = Processes(models, tmp_path_factory.mktemp('controls').resolve())
+    yield ps
+    for p in ps.all.values(): p.drop()
 
 @pytest.fixture
-def free(free_process):
+def lend(home_of_many, models):
+    "`lend(*args)`: an agent with these arguments; the settings are written anew for the test"
+    configure(home_of_many.home, models)
+    with home_of_many: yield home_of_many.lend
+
+@pytest.fixture
+def free(lend):
     "An agent without a ceiling"
-    yield from free_process.lend()
+    return lend()
 
 @pytest.fixture
-def asking(asking_process):
+def later(lend, free):
+    "The process that comes after it: another one, which knows what was kept and nothing else"
+    return lend(other=True)
+
+@pytest.fixture
+def asking(lend):
     "An agent under the ceiling `ask`"
-    yield from asking_process.lend()
+    return lend('--permission-mode', 'ask')
 
 @pytest.fixture
 def home(tmp_path): return tmp_path.resolve()
@@ -180,13 +191,13 @@ def test_the_models_on_offer_can_be_asked(free):
         assert s.stop()=='end_turn'
     assert {'chat','plain','claude'}<=set(offered(s.result['configOptions'])['model']) and 'demo' not in offered(s.result['configOptions'])['model']
 
-def test_a_default_effort_that_the_model_does_not_have_is_auto(models, home):
-    with controlled(models, home, more='effort = "max"') as a:
-        s = a.session([OK, OK])
-        assert now(sound(s.result['configOptions']))['effort']=='auto'
-        s.prompt()
-        assert effort_of(s.requests[0]) is None
-        assert now(put(s, 'model', 'claude'))['effort']=='max', 'and it holds where the model has it'
+def test_a_default_effort_that_the_model_does_not_have_is_auto(free, models):
+    configure(free.home, models, 'effort = "max"')
+    s = free.session([OK, OK])
+    assert now(sound(s.result['configOptions']))['effort']=='auto'
+    s.prompt()
+    assert effort_of(s.requests[0]) is None
+    assert now(put(s, 'model', 'claude'))['effort']=='max', 'and it holds where the model has it'
 
 def test_the_same_value_again_changes_nothing(free):
     s = free.session([OK, OK])
@@ -249,29 +260,32 @@ def test_a_conversation_of_50_turns_survives_a_change_of_model(free):
     assert [u['content']['text'] for u in t.told if u['sessionUpdate']=='user_message_chunk']==said
 
 def test_a_model_chosen_while_a_turn_runs_waits_for_its_end(free):
-    s = free.session([[dict(text='a'), dict(sleep=.6), tool('view_file', 'v', path='a.txt')], [dict(text='b')], [dict(text='c')]], {'a.txt':'1'})
+    go = threading.Event()
+    s = free.session([[dict(text='a'), dict(hold=go.is_set), tool('view_file', 'v', path='a.txt')], [dict(text='b')], [dict(text='c')]], {'a.txt':'1'})
     id = s.start('first'); s.until(s.said)
     assert now(put(s, 'model', 'claude'))['model']=='claude', 'it is shown as chosen at once'
     assert now(put(s, 'effort', 'max'))['effort']=='max' and now(put(s, 'model', 'plain'))['model']=='plain' and now(put(s, 'model', 'claude'))['effort']=='max'
     put(s, 'effort', 'low')
-    s.wait(id)
+    go.set(); s.wait(id)
     assert all('system' not in b for b in s.requests), 'the running turn keeps its model'
     s.prompt('second')
     assert 'system' in s.requests[-1] and effort_of(s.requests[-1])=='low'
     assert [t for r,t in spoken(s.requests[-1]) if r=='user' and t]==['first','second']
 
 def test_a_queued_prompt_is_asked_of_the_model_that_was_chosen_meanwhile(free):
-    s = free.session([[dict(text='a'), dict(sleep=.4)], OK])
+    go = threading.Event()
+    s = free.session([[dict(text='a'), dict(hold=go.is_set)], OK])
     one_ = s.start('first'); s.until(s.said)
-    two_ = s.start('second'); put(s, 'model', 'claude')
+    two_ = s.start('second'); put(s, 'model', 'claude'); go.set()
     s.wait(one_); s.wait(two_)
     assert ['system' in b for b in s.requests]==[False, True]
 
 def test_a_model_chosen_while_a_turn_runs_holds_after_its_cancel_and_its_failure(free):
-    s = free.session([[dict(text='a'), dict(sleep=30)], [dict(text='b'), dict(sleep=.3), dict(error='server_error', message='no')], OK])
+    go = threading.Event()
+    s = free.session([[dict(text='a'), dict(sleep=30)], [dict(text='b'), dict(hold=go.is_set), dict(error='server_error', message='no')], OK])
     id = s.start(); s.until(s.said); put(s, 'model', 'claude'); s.cancel()
     assert s.wait(id)['stopReason']=='cancelled'
-    id = s.start(); s.until(lambda: 'b' in s.said()); put(s, 'model', 'chat')
+    id = s.start(); s.until(lambda: 'b' in s.said()); put(s, 'model', 'chat'); go.set()
     with pytest.raises(Remote): s.wait(id)
     assert s.stop('third')=='end_turn' and 'system' not in s.requests[-1] and any('system' in b for b in s.requests)
 
@@ -283,26 +297,22 @@ def test_effort_goes_to_the_model_and_auto_leaves_it_out(free):
 
 # ---- what is kept
 
-def test_defaults_are_kept_in_config_toml_and_nothing_else_there_changes(models, home):
-    with controlled(models, home) as a:
-        was = conf(home).read_text()
-        s = a.session([OK])
-        put(s, 'model', 'claude'); put(s, 'effort', 'max'); put(s, 'agent_preset', 'light'); put(s, 'tool_approval', 'yolo'); put(s, 'mode', 'plan')
-        s.prompt()
-    text = conf(home).read_text()
+def test_defaults_are_kept_in_config_toml_and_nothing_else_there_changes(free, later):
+    was = conf(free.home).read_text()
+    s = free.session([OK])
+    put(s, 'model', 'claude'); put(s, 'effort', 'max'); put(s, 'agent_preset', 'light'); put(s, 'tool_approval', 'yolo'); put(s, 'mode', 'plan')
+    s.prompt(); s.close()
+    text = conf(free.home).read_text()
     assert 'model = "claude"  # the quick one' in text and 'yolo' not in text and 'plan' not in text.replace('plain', '')
     assert [l for l in was.splitlines() if l and not l.startswith('model =')]==[l for l in text.splitlines() if l and not l.startswith(('model =','effort = "','preset ='))]
-    with controlled(models, home, keep=True) as a:
-        s = a.session()
-        assert now(s.result['configOptions'])==dict(mode='normal', model='claude', effort='max', agent_preset='light', tool_approval='ask'), 'posture and mode are for their own session'
+    assert now(later.session().result['configOptions'])==dict(mode='normal', model='claude', effort='max', agent_preset='light', tool_approval='ask'), 'posture and mode are for their own session'
 
-def test_a_config_that_cannot_be_changed_costs_a_log_line_and_not_the_choice(models, home):
-    with controlled(models, home, more='effort = [\n  "low",\n]') as a:
-        s = a.session([OK])
-        was = conf(home).read_text()
-        assert now(put(s, 'effort', 'high'))['effort']=='high'
-        a.until_log('a default was not stored')
-        assert conf(home).read_text()==was
+def test_a_config_that_cannot_be_changed_costs_a_log_line_and_not_the_choice(free, models):
+    configure(free.home, models, 'effort = [\n  "low",\n]')
+    s,was = free.session([OK]),conf(free.home).read_text()
+    assert now(put(s, 'effort', 'high'))['effort']=='high'
+    free.until_log('a default was not stored')
+    assert conf(free.home).read_text()==was
 
 def test_two_sessions_share_no_choice(free):
     a,b = free.session([OK]),free.session([OK])
@@ -311,24 +321,21 @@ def test_two_sessions_share_no_choice(free):
     b.prompt()
     assert 'system' not in b.requests[0]
 
-def test_a_session_comes_back_with_all_its_choices(models, home):
+def test_a_session_comes_back_with_all_its_choices(free, later, models):
     want = dict(mode='plan', model='claude', effort='high', agent_preset='delivery', tool_approval='auto')
-    with controlled(models, home) as a:
-        ss = [a.session([OK]) for _ in range(2)]
-        for s in ss:
-            put(s, 'model', 'claude')
-            for k,v in want.items(): put(s, k, v)
-            s.ed.permit = 'reject_once' # what it says is taken for a plan
-            s.prompt()
-        put(a.session(), 'agent_preset', 'light') # a later default changes nothing for the first sessions
-    with controlled(models, home) as a:
-        a.n = 10
-        for s,method in zip(ss, ('session/load','session/resume')):
-            t = again(a, s, method=method, permit='reject_once')
-            assert now(sound(t.result['configOptions']))==want and t.result['modes']['currentModeId']=='plan', method
-            models.add(s.root, [OK])
-            t.prompt('one more?')
-            assert 'system' in t.requests[-1] and effort_of(t.requests[-1])=='high' and 'Plan mode' in spoken(t.requests[-1])[-1][1], method
+    ss = [free.session([OK]) for _ in range(2)]
+    for s in ss:
+        put(s, 'model', 'claude')
+        for k,v in want.items(): put(s, k, v)
+        s.ed.permit = 'reject_once' # what it says is taken for a plan
+        s.prompt(); s.close()
+    put(free.session(), 'agent_preset', 'light') # a later default changes nothing for the first sessions
+    for s,method in zip(ss, ('session/load','session/resume')):
+        t = again(later, s, method=method, permit='reject_once')
+        assert now(sound(t.result['configOptions']))==want and t.result['modes']['currentModeId']=='plan', method
+        models.add(s.root, [OK])
+        t.prompt('one more?')
+        assert 'system' in t.requests[-1] and effort_of(t.requests[-1])=='high' and 'Plan mode' in spoken(t.requests[-1])[-1][1], method
 
 def test_an_effort_is_remembered_for_the_models_that_have_it_and_auto_for_others(free):
     s = free.session([OK, OK])
@@ -340,17 +347,18 @@ def test_an_effort_is_remembered_for_the_models_that_have_it_and_auto_for_others
     t = again(free, s)
     assert now(sound(t.result['configOptions']))['effort']=='auto' and now(put(t, 'model', 'claude'))['effort']=='max'
 
-def test_a_model_that_is_gone_gives_way_when_its_session_is_loaded(models, home):
-    with controlled(models, home) as a:
-        s = a.session([OK])
-        put(s, 'model', 'plain'); s.prompt('hello')
-    configure(home, models)
-    conf(home).write_text(conf(home).read_text().replace('[models.plain]', '[models.other]'))
-    with controlled(models, home, keep=True) as a:
-        t = again(a, s)
-        assert now(sound(t.result['configOptions']))['model']=='chat'
-        models.add(s.root, [OK])
-        assert t.stop()=='end_turn' and [x for r,x in spoken(t.requests[-1]) if r=='user']==['hello','go']
+each_dialect = pytest.mark.parametrize('model', ['plain', pytest.param('claude', marks=pytest.mark.slow)])
+
+@each_dialect
+def test_a_model_that_is_gone_gives_way_when_its_session_is_loaded(free, later, models, model):
+    s = free.session([OK])
+    put(s, 'model', model); s.prompt('hello'); s.close()
+    configure(free.home, models)
+    conf(free.home).write_text(conf(free.home).read_text().replace(f'[models.{model}]', '[models.other]'))
+    t = again(later, s)
+    assert now(sound(t.result['configOptions']))['model']=='chat'
+    models.add(s.root, [OK])
+    assert t.stop()=='end_turn' and [x for r,x in spoken(t.requests[-1]) if r=='user']==['hello','go']
 
 def test_a_fork_has_the_choices_of_its_origin_but_not_its_posture(free):
     s = free.session([OK])
@@ -469,7 +477,7 @@ def test_each_preset_has_its_own_bound(free):
 
 # ---- plan mode
 
-PLAN = 'I would change a.py:\n\n1. the greeting\n2. the test'
+PLAN = '## Plan\n\nI would change a.py:\n\n1. the greeting\n2. the test'
 def last_user(body): return [t for r,t in spoken(body) if r=='user'][-1]
 
 @pytest.mark.parametrize('posture', ['ask','auto','yolo'])
@@ -538,7 +546,7 @@ def test_a_cancel_ends_the_turn_and_the_card_of_a_plan(free):
     s = plan_session(free, [dict(text='Second plan:\nx')], permit=None)
     id = s.start(); s.until(lambda: s.asks)
     s.cancel()
-    assert s.wait(id, 5)['stopReason']=='cancelled' and s.card()['status']=='failed' and latest(s)['mode']=='plan'
+    assert s.wait(id)['stopReason']=='cancelled' and s.card()['status']=='failed' and latest(s)['mode']=='plan'
     s.ed.permit = 'reject_once'
     assert s.stop('again')=='end_turn' and len(s.asks)==2
 
@@ -546,7 +554,7 @@ def test_choosing_another_mode_answers_the_card_of_a_plan(free):
     s = plan_session(free, [make()], OK, permit=None)
     id = s.start(); s.until(lambda: s.asks)
     mode(s, 'normal')
-    assert s.wait(id, 5)['stopReason']=='end_turn' and len(s.requests)==1 and s.read('f0') is None
+    assert s.wait(id)['stopReason']=='end_turn' and len(s.requests)==1 and s.read('f0') is None
     assert latest(s)['mode']=='normal' and 'goes on' not in s.shown() and s.card()['status'] in ('completed','failed')
     s.ed.permit = 'allow_once'
     s.prompt('do it')
@@ -556,7 +564,7 @@ def test_a_posture_that_asks_nobody_answers_the_card_of_a_plan(asking):
     s = plan_session(asking, [make()], OK, permit=None)
     id = s.start(); s.until(lambda: s.asks)
     put(s, 'tool_approval', 'readOnly')
-    assert s.wait(id, 5)['stopReason']=='end_turn' and len(s.requests)==1 and latest(s)['mode']=='plan' and 'approve' not in s.shown().lower()
+    assert s.wait(id)['stopReason']=='end_turn' and len(s.requests)==1 and latest(s)['mode']=='plan' and 'approve' not in s.shown().lower()
 
 @pytest.mark.parametrize('name', ['claude\ud800','claude\n[permissions]\nallow = ["*"]','anthropic/'+'x'*300])
 def test_what_cannot_be_a_name_of_a_model_is_refused_and_kept_nowhere(tmp_path, name):
@@ -579,8 +587,8 @@ def test_a_question_is_no_plan(free):
     assert s.stop()=='end_turn' and not s.asks and latest(s)['mode']=='plan'
 
 @pytest.mark.parametrize('flag', ['read-only','dontAsk'])
-def test_where_nobody_is_asked_a_plan_is_just_told(models, home, flag):
-    with controlled(models, home, '--permission-mode', flag) as a:
+def test_where_nobody_is_asked_a_plan_is_just_told(flag):
+    with agent('--permission-mode', flag, script=[[dict(text=PLAN)]], **BARE) as a:
         s = plan_session(a)
         assert s.stop()=='end_turn' and not s.asks and s.said()==PLAN
 
@@ -588,7 +596,7 @@ def test_plan_mode_chosen_in_the_middle_of_a_turn_acts_at_once(free):
     s = free.session([[make()], [dict(text='Why?')]], permit=None)
     id = s.start(); s.until(lambda: s.asks)
     mode(s, 'plan')
-    assert s.wait(id, 5)['stopReason']=='end_turn' and s.read('f0') is None and 'plan mode' in s.results()[0]
+    assert s.wait(id)['stopReason']=='end_turn' and s.read('f0') is None and 'plan mode' in s.results()[0]
 
 def test_plan_mode_goes_through_the_slash_command_too(free):
     s = free.session([[make()], [dict(text='Really?')]])
@@ -607,7 +615,7 @@ def test_a_posture_acts_at_once_and_settles_what_waits(free):
     put(s, 'tool_approval', 'auto'); s.until(lambda: len(s.asks)==2)
     assert s.read('f0')=='x'
     put(s, 'tool_approval', 'yolo')
-    assert s.wait(id, 5)['stopReason']=='end_turn' and s.read('f1')==''
+    assert s.wait(id)['stopReason']=='end_turn' and s.read('f1')==''
     assert latest(s)|dict(tool_approval='ask')==now(s.result['configOptions'])
 
 def test_a_posture_ends_the_grants_of_cards(free):
@@ -618,10 +626,10 @@ def test_a_posture_ends_the_grants_of_cards(free):
 FLAGS = {'read-only':('readOnly',1), 'dontAsk':('dontAsk',2), 'manual':('ask',3), 'ask':('ask',3), 'acceptEdits':('ask',3), 'auto':('auto',4), 'bypassPermissions':('yolo',5)}
 
 @pytest.mark.parametrize('flag', [pytest.param(f, marks=pytest.mark.slow) if f in ('manual','dontAsk') else f for f in FLAGS])
-def test_permission_mode_is_where_sessions_start_and_the_most_they_get(models, home, flag):
+def test_permission_mode_is_where_sessions_start_and_the_most_they_get(flag):
     top,n = FLAGS[flag]
-    with controlled(models, home, '--permission-mode', flag) as a:
-        s = a.session([[make()], [touch(1)], [tool('run_shell', 't2', command='ls')], OK], permit='reject_once')
+    with agent('--permission-mode', flag, script=[[make()], [touch(1)], [tool('run_shell', 't2', command='ls')], OK], **BARE) as a:
+        s = a.session(permit='reject_once')
         assert now(s.result['configOptions'])['tool_approval']==top and offered(s.result['configOptions'])['tool_approval']==list(ORDER[:n])
         s.prompt()
         asked = {p['toolCall']['toolCallId'] for p in s.asks}
@@ -673,43 +681,35 @@ def test_C077_a_slash_command_cannot_raise_it_either(asking):
     for l in ('/permissions keep 1 person','/permissions deny run_shell(make)','/permissions revoke 1','/permissions'): s.prompt(l)
     assert s.said().count('the ceiling `ask`')==3 and 'Revoked' in s.said() and s.said().endswith('1. deny `run_shell(make)`, until this session ends')
 
-def test_a_saved_higher_posture_opens_at_the_ceiling_and_stays_in_the_file(models, home):
-    with controlled(models, home) as a:
-        s = a.session([OK]); put(s, 'tool_approval', 'yolo'); s.prompt()
-        low = a.session([OK]); put(low, 'tool_approval', 'ask'); low.prompt()
-    with controlled(models, home, '--permission-mode', 'auto') as a:
-        a.n = 10
-        t = again(a, s)
-        assert now(t.result['configOptions'])['tool_approval']=='auto' and offered(t.result['configOptions'])['tool_approval'][-1]=='auto'
-        assert now(again(a, low).result['configOptions'])['tool_approval']=='ask', 'a lower one is what the person wanted'
-        put(t, 'agent_preset', 'light'); mode(t, 'plan'); mode(t, 'normal')
-        assert kept(a, s.sid)['tool_approval']=='yolo', 'other choices do not touch it'
-    with controlled(models, home) as a:
-        a.n = 20
-        t = again(a, s)
-        assert now(t.result['configOptions'])['tool_approval']=='yolo'
-        t.close()
-    with controlled(models, home, '--permission-mode', 'auto') as a:
-        a.n = 30
-        t = again(a, s)
-        put(t, 'tool_approval', 'ask')
-        assert kept(a, s.sid)['tool_approval']=='ask'
-    with controlled(models, home) as a: a.n = 40; assert now(again(a, s).result['configOptions'])['tool_approval']=='ask', 'and now it is gone'
+def test_a_saved_higher_posture_opens_at_the_ceiling_and_stays_in_the_file(free, lend):
+    auto = lend('--permission-mode', 'auto')
+    s,low = free.session(),free.session()
+    put(s, 'tool_approval', 'yolo'); put(low, 'tool_approval', 'ask')
+    for o in (s, low): o.prompt('/help'); o.close()
+    t = again(auto, s)
+    assert now(t.result['configOptions'])['tool_approval']=='auto' and offered(t.result['configOptions'])['tool_approval'][-1]=='auto'
+    assert now(again(auto, low).result['configOptions'])['tool_approval']=='ask', 'a lower one is what the person wanted'
+    put(t, 'agent_preset', 'light'); mode(t, 'plan'); mode(t, 'normal'); t.close()
+    assert kept(auto, s.sid)['tool_approval']=='yolo', 'other choices do not touch it'
+    t = again(free, s)
+    assert now(t.result['configOptions'])['tool_approval']=='yolo'
+    t.close()
+    t = again(auto, s)
+    put(t, 'tool_approval', 'ask'); t.close()
+    assert kept(auto, s.sid)['tool_approval']=='ask'
+    assert now(again(free, s).result['configOptions'])['tool_approval']=='ask', 'and now it is gone'
 
-def test_a_strict_posture_of_a_stored_session_holds_without_the_flag(models, home):
-    with controlled(models, home, '--permission-mode', 'ask') as a:
-        s = a.session([OK]); put(s, 'tool_approval', 'readOnly'); s.prompt()
-    with controlled(models, home) as a:
-        a.n = 10
-        t = again(a, s)
-        assert now(sound(t.result['configOptions']))['tool_approval']=='readOnly'
-        models.add(s.root, [[make()], OK]); t.prompt()
-        assert not t.asks and t.read('f0') is None
-        assert offered(put(t, 'tool_approval', 'ask'))['tool_approval']==['ask','auto','yolo']
+def test_a_strict_posture_of_a_stored_session_holds_without_the_flag(asking, free, models):
+    s = asking.session([OK]); put(s, 'tool_approval', 'readOnly'); s.prompt(); s.close()
+    t = again(free, s)
+    assert now(sound(t.result['configOptions']))['tool_approval']=='readOnly'
+    models.add(s.root, [[make()], OK]); t.prompt()
+    assert not t.asks and t.read('f0') is None
+    assert offered(put(t, 'tool_approval', 'ask'))['tool_approval']==['ask','auto','yolo']
 
 def test_dont_ask_does_what_is_granted_and_asks_nobody(models, home):
     with controlled(models, home, '--permission-mode', 'dontAsk') as a:
-        conf(home).write_text(conf(home).read_text()+'[permissions]\nallow = ["run_shell(touch f1)", "edit_file(a)"]\n')
+        conf(a.home).write_text(conf(a.home).read_text()+'[permissions]\nallow = ["run_shell(touch f1)", "edit_file(a)"]\n')
         s = a.session([[make()], [touch(1)], [tool('edit_file', 't2', path='a', old='1', new='2')], [touch(3)], OK], {'a':'1'})
         s.prompt()
         assert not s.asks and (s.read('f0'), s.read('f1'), s.read('a'), s.read('f3'))==(None,'','2',None) and 'nobody was asked' in s.results()[0]
@@ -829,35 +829,28 @@ def test_what_the_recogniser_does_not_understand_cannot_be_stored_for_longer(fre
     s.prompt()
     assert 'allow_project' not in names(s.asks[0]) and 'allow_call' in names(s.asks[0])
 
-def test_a_project_permission_is_stored_privately_and_holds_for_that_project_after_a_restart(models, home):
+def test_a_project_permission_is_stored_privately_and_for_that_project(free):
     same_ = [[touch(0, 'y')], OK]
-    with controlled(models, home) as a:
-        s = a.session(same_, permit='allow_project'); s.prompt()
-        assert s.read('y')=='' and len(s.asks)==1
-        p = conf(home).with_name('permissions.json')
-        assert p.stat().st_mode&0o777==0o600 and json.loads(p.read_text())[0]['project']==str(s.root)
-        o = a.session(same_, permit='reject_once'); o.prompt()
-        assert len(o.asks)==1 and o.read('y') is None, 'another project asks'
-    with controlled(models, home) as a: pass
-    configure(home, models)
-    assert not conf(home).with_name('permissions.json').exists()
+    s = free.session(same_, permit='allow_project'); s.prompt()
+    assert s.read('y')=='' and len(s.asks)==1
+    p = conf(free.home).with_name('permissions.json')
+    assert p.stat().st_mode&0o777==0o600 and json.loads(p.read_text())[0]['project']==str(s.root)
+    o = free.session(same_, permit='reject_once'); o.prompt()
+    assert len(o.asks)==1 and o.read('y') is None, 'another project asks'
 
-def test_C071_a_permission_beyond_the_session_survives_the_process_and_one_for_the_session_does_not(models, home):
-    with controlled(models, home) as a:
-        s = a.session([[touch(0, 'y')], [touch(1, 'z')], OK], permit=lambda p: 'allow_project' if 'y' in p['toolCall']['rawInput']['command'].split()[1] else 'allow_call')
-        s.prompt()
-        s.path('y').unlink(); s.path('z').unlink()
-    with controlled(models, home, keep=True) as a:
-        a.n = 10
-        t = again(a, s, permit='reject_once')
-        models.add(s.root, [[touch(5, 'y')], [touch(6, 'z')], [touch(7, 'y; touch w')], OK]); t.prompt()
-        assert t.read('y')=='' and t.read('z') is None and t.read('w') is None and [p['toolCall']['toolCallId'] for p in t.asks]==['t6','t7']
-        t.prompt('/permissions')
-        assert 'allow `run_shell(touch y)`, in this project' in t.said()
-        t.prompt('/permissions revoke 1')
-        t.path('y').unlink()
-        models.add(s.root, [[touch(8, 'y')], OK]); t.prompt()
-        assert t.read('y') is None and json.loads(conf(home).with_name('permissions.json').read_text())==[]
+def test_C071_a_permission_beyond_the_session_survives_the_process_and_one_for_the_session_does_not(free, later, models):
+    s = free.session([[touch(0, 'y')], [touch(1, 'z')], OK], permit=lambda p: 'allow_project' if 'y' in p['toolCall']['rawInput']['command'].split()[1] else 'allow_call')
+    s.prompt(); s.close()
+    s.path('y').unlink(); s.path('z').unlink()
+    t = again(later, s, permit='reject_once')
+    models.add(s.root, [[touch(5, 'y')], [touch(6, 'z')], [touch(7, 'y; touch w')], OK]); t.prompt()
+    assert t.read('y')=='' and t.read('z') is None and t.read('w') is None and [p['toolCall']['toolCallId'] for p in t.asks]==['t6','t7']
+    t.prompt('/permissions')
+    assert 'allow `run_shell(touch y)`, in this project' in t.said()
+    t.prompt('/permissions revoke 1')
+    t.path('y').unlink()
+    models.add(s.root, [[touch(8, 'y')], OK]); t.prompt()
+    assert t.read('y') is None and json.loads(conf(free.home).with_name('permissions.json').read_text())==[]
 
 def test_reject_always_holds_for_this_command_and_this_session(free):
     s = free.session([[touch(0, 'y')], [touch(1, 'y')], [touch(2, 'z')], OK], permit=lambda p: 'reject_always' if p['toolCall']['rawInput']['command']=='touch y' else 'allow_once')
@@ -913,7 +906,8 @@ def test_permissions_lists_gives_keeps_and_revokes(free):
     assert 'in this project' in say('/permissions keep 1 project') and 'everywhere' in say('/permissions keep 1 person')
     got = say('/permissions')
     assert 'deny `run_shell(git push *)`, everywhere' in got and 'allow `run_shell(touch f1)`, in this project' in got
-    assert 'Revoked' in say('/permissions revoke 1') and 'Revoked' in say('/permissions revoke 1') and 'No permission' in say('/permissions')
+    for _ in range(3): assert 'Revoked' in say('/permissions revoke 1')
+    assert 'No permission' in say('/permissions') and 'files' not in s.said().split('Revoked')[-1]
     for bad in ('/permissions revoke 9','/permissions revoke x','/permissions sudo','/permissions allow','/permissions keep','/permissions allow rm -rf; ('):
         assert 'rule' in say(bad) and 'Traceback' not in s.said()
 
@@ -962,37 +956,45 @@ def test_usage_and_cost_are_what_the_provider_said(free):
 
 # ---- C181 and C185 over the wire
 
-def test_C181_a_key_is_in_no_line_no_log_and_no_file(models, home):
+@pytest.mark.parametrize('how', ['cancelled', pytest.param('to its end', marks=pytest.mark.slow)])
+def test_C181_a_key_is_in_no_line_no_log_and_no_file(models, home, how):
     key = 'sk-ant-SECRET123-0123456789abcdef'
     configure(home, models)
     conf(home).write_text(conf(home).read_text()+'[providers.far]\nbase_url = "http://127.0.0.1:9/v1"\nid = "x"\nkey_env = "FAR_KEY"\n[providers.near]\nid = "y"\nkey_env = "FAR_KEY"\nbase_url = "%s/v1"\n'%models.base)
     echo = lambda body: [dict(http=400, body=dict(error=dict(message=f'bad header Authorization: Bearer {key}')))]
     with agent('--model', 'near', env=dict(FAR_KEY=key+'\n'), home=home, **BARE) as a:
         a.models = models
-        s = a.session([echo, [tool('run_shell', 'a', command='export TOKEN=$(cat k.txt); echo $TOKEN; sleep 20', timeout=1)], [tool('view_file', 'b', path='k.txt')], OK], {'k.txt':f'the key {key}'})
+        def look(body):
+            "A command that is cut off, once more if it had not come to say anything in its time, and then the file"
+            rs = [str(m['content']) for m in body['messages'] if m['role']=='tool']
+            if not rs or 'redacted' not in rs[-1] and len(rs)<5: return [tool('run_shell', f'a{len(rs)}', command='export TOKEN=$(cat k.txt); echo $TOKEN; sleep 20', timeout=1)]
+            return [tool('view_file', 'b', path='k.txt')] if 'timed out' in rs[-1] else OK
+        s = a.session([echo, *[look]*9], {'k.txt':f'the key {key}'})
         with pytest.raises(Remote) as e: s.prompt()
         assert 'bad header' in str(e.value)
         s.prompt()
-        assert 'timed out' in s.results()[0] and all('[redacted]' in r for r in s.results())
+        cut,file = s.results()[-2:]
+        assert 'timed out' in cut and '[redacted]' in cut and '[redacted]' in file
         s.path('k.txt').unlink()
         assert any(h.get('authorization')==f'Bearer {key}' for h in (r.headers for r in models.requests)), 'and it was used, without its line end'
         put(s, 'model', 'far/x')
         id = s.start('anybody there?')
         s.until(lambda: 'Asking again' in s.said('agent_thought_chunk')) # why it asks again is all that it will say in the end
-        s.cancel()
-        assert s.wait(id)['stopReason']=='cancelled'
+        if how=='cancelled': assert s.stopped(id)
+        else: assert 'cannot be reached' in str(pytest.raises(Remote, s.wait, id, 300).value)
         out,log = b''.join(l for _,l in a.lines),a.stderr
     said = [l for l in out.decode().splitlines() if 'SECRET123' in l]
     assert not said, said[:3]
     assert 'SECRET123' not in log
     for p in home.rglob('*'): assert not (p.is_file() and b'SECRET123' in p.read_bytes()), p
 
-def test_C185_what_is_kept_is_private(models, home):
+@each_dialect
+def test_C185_what_is_kept_is_private(models, home, model):
     was = os.umask(0o022)
     try:
         with controlled(models, home) as a:
             s = a.session([[touch(0, 'y')], OK, OK], permit='allow_project')
-            s.prompt(); put(s, 'model', 'plain'); put(s, 'agent_preset', 'light'); s.prompt('/title mine'); s.prompt()
+            s.prompt(); put(s, 'model', model); put(s, 'agent_preset', 'light'); s.prompt('/title mine'); s.prompt()
             p = conf(home).with_name('permissions.json')
             s.prompt('/permissions revoke 1')
             assert p.stat().st_mode&0o777==0o600

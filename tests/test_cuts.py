@@ -7,7 +7,8 @@ from width import few_or_many
 from ramabana_acp.agent.turn import Turn
 from ramabana_acp.core import TurnFailed
 from ramabana_acp.models.messages import calls, sendable, text_of, user
-from ramabana_acp.models.provider import ModelError, mk_provider
+from ramabana_acp.models.errors import ModelError
+from ramabana_acp.models.provider import mk_provider
 from ramabana_acp.models.rules import breaches
 from ramabana_acp.models.specs import ModelSpec
 from ramabana_acp.models.sse import pump

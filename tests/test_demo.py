@@ -1,10 +1,10 @@
 "The demo model mends what it has never seen, and the commands play the editor: through a pipe and at a terminal."
-import subprocess, sys, time
+import subprocess, sys
 import pytest
 from ramabana_acp import cli
 from ramabana_acp.client import Client
 from ramabana_acp.testing.editor import Editor
-from terminal import EXE, env, exe, home, tty
+from terminal import SWIFT, env, exe, home, tty
 
 def passes(d, *args): return subprocess.run([sys.executable,'-B','-m','unittest','-q',*args], cwd=d, capture_output=True).returncode==0
 
@@ -21,7 +21,7 @@ def moved(name, bug):
 BUGS = dict(operator=('100 - discount', '100 * discount'), number=('discount) / 100', 'discount) / 101'), variable=('100 - discount', '100 - prices'),
     function=('sum(prices)', 'max(prices)'), division=(') / 100', ') * 100'))
 
-AT_ONCE = "from ramabana_acp.models.demo import DemoProvider as D; D.pace = 0; from ramabana_acp.entry import run; run(['--model','demo'])" # without the pauses between words
+AT_ONCE = "from ramabana_acp.models.demo import DemoProvider as D; D.pace = 0; from ramabana_acp.entry import run; run(['--model','demo'])" # without the pauses between words, which one test through a pipe and one at a terminal see
 
 @pytest.fixture(scope='module')
 def agent(tmp_path_factory):
@@ -91,14 +91,14 @@ def test_in_plan_mode_it_plans_and_when_approved_it_mends(tmp_path):
 
 def test_ask_mends_and_reports_through_a_pipe(tmp_path, home):
     for n,s in moved('till', BUGS['operator']).items(): (tmp_path/n).write_text(s)
-    r = exe('ask', 'fix', 'the', 'failing', 'test', '--root', str(tmp_path), '--model', 'demo', '--yes', d=home)
+    r = exe('ask', 'fix', 'the', 'failing', 'test', '--root', str(tmp_path), '--model', 'demo', '--yes', d=home, cmd=SWIFT)
     assert (r.returncode, r.stderr, passes(tmp_path))==(0, '', True), r.stdout
     assert '+    return sum(prices) * (100 - discount) / 100' in r.stdout and 'All 2 tests pass now.' in r.stdout
 
 def test_without_a_terminal_nothing_is_allowed_that_was_not_asked(tmp_path, home):
     d = tmp_path/'shop'; d.mkdir()
     for n,s in moved('till', BUGS['operator']).items(): (d/n).write_text(s)
-    r = exe('ask', 'fix the failing test', '--root', str(d), '--model', 'demo', d=home)
+    r = exe('ask', 'fix the failing test', '--root', str(d), '--model', 'demo', d=home, cmd=SWIFT)
     assert r.returncode==0 and not passes(d)
     assert 'there is nobody to ask here' in r.stdout and 'The tests were not run' in r.stdout
 
@@ -125,23 +125,22 @@ def test_the_demo_at_a_terminal_asks(tty):
     assert n>=2 and 'they pass' in t.out and '\x1b[32m' in t.out
 
 def test_no_color_is_respected_at_a_terminal(tty):
-    t = tty('demo', '--yes', NO_COLOR='1')
+    t = tty('demo', '--yes', NO_COLOR='1', cmd=SWIFT)
     assert t.until('no such thing') is None
     assert t.code()==0 and '\x1b' not in t.out
 
 def test_a_person_who_says_no_keeps_the_file(tty):
-    t = tty('demo')
+    t = tty('demo', cmd=SWIFT)
     while (i := t.until(r'\? python3 -B -m unittest[^?]*?  > ', r'\? [^?]*?  > ')) is not None: t.type('y\n' if i==0 else 'n\n')
     assert t.code()==1
     assert 'The change was not made' in t.out and 'they still fail' in t.out
 
 def test_ctrl_c_cancels_the_turn(tty):
-    t = tty('ask', 'run', 'sleep 60', '--model', 'demo', '--yes')
+    t = tty('ask', 'run', 'sleep 600', '--model', 'demo', '--yes')
     t.until('allowed')
-    start = time.monotonic()
     t.type('\x03')
-    t.until('no such thing')
-    assert t.code()==130 and time.monotonic()-start<5 and 'Traceback' not in t.out, t.out
+    t.until('no such thing') # in far less than it would take by itself
+    assert t.code()==130 and 'Traceback' not in t.out, t.out
 
 def test_ctrl_c_at_a_question_leaves_it_unanswered(tty, home):
     t = tty('ask', 'write b.txt: hi', '--model', 'demo')

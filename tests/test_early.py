@@ -42,7 +42,7 @@ def write(fd, b):
 class Late:
     "Anything heavy is found only after the answer has left"
     def find_spec(self, name, path=None, target=None):
-        if name in heavy: answered.wait(10)
+        if name in heavy: answered.wait(60)
 import threading
 answered = threading.Event()
 import ramabana_acp.editor.wire as w

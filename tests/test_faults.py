@@ -7,7 +7,7 @@ from ramabana_acp.testing.models import Chat, Messages
 
 # ---- the steps of a turn at which it can be stuck
 
-TREE = "(sleep 4; touch late) & (trap '' TERM; sleep 4; touch late2) & (setsid sleep 4; touch late3) & touch up; wait"
+TREE = "(sleep 40; touch late) & (trap '' TERM; sleep 40; touch late2) & (setsid sleep 40; touch late3) & touch up; wait"
 LONG = [dict(text='a'), dict(sleep=60), dict(text='b')]
 
 def silent(name):
@@ -62,11 +62,11 @@ def waiting(a): return struct.unpack('i', fcntl.ioctl(a.proc.stdout, termios.FIO
 def fill(a):
     "Stop reading, and have the agent write until its pipe is full; returns what `deaf` returns"
     hear = deaf(a)
-    a.raw(b''.join(json.dumps(dict(jsonrpc='2.0', id=f'fill-{i}', method='_fill')).encode()+b'\n' for i in range(4000)))
+    a.raw(b''.join(json.dumps(dict(jsonrpc='2.0', id=f'fill-{i}', method='_fill')).encode()+b'\n' for i in range(1500)))
     poll(lambda: waiting(a)>1<<13 and settled(lambda: waiting(a), .05), 30)
     return hear
 
-def ends(a, got, how, record_property, bound):
+def ends(a, got, how, record_property):
     "Let it happen, and see that the process ends as it should"
     names = ' '.join(got)
     hear = fill(a) if 'full' in how else None
@@ -74,13 +74,12 @@ def ends(a, got, how, record_property, bound):
     if how.startswith('SIG'): a.proc.send_signal(getattr(signal, how.split()[0]))
     else: a.hang_up(stdin=how!='stdout', stdout=how in ('both','stdout'))
     if how=='stdout': a.put(id='last', method='_last') # our reading thread holds the pipe until one more line comes
-    code = a.proc.wait(20)
-    secs = time.monotonic()-t
-    record_property(f'exit after {how} at {names}', round(secs, 3))
-    assert code==0 and secs<bound, f'{how} at {names}: code {code} after {secs:.2f} s'
-    assert not a.offspring(), f'{how} at {names}: still running'
+    code = a.proc.wait(SOON)
+    record_property(f'exit after {how} at {names}', round(time.monotonic()-t, 3)) # how soon it has to be, the benchmark knows
+    assert code==0, f'{how} at {names}: code {code}'
+    assert a.leaves_nothing(), f'{how} at {names}: still running'
     if hear: hear()
-    with a.cond: assert a.cond.wait_for(lambda: a.eof, 10)
+    with a.cond: assert a.cond.wait_for(lambda: a.eof, SOON)
     untouched(got)
     assert 'Traceback' not in a.stderr and len(a.stderr)<10_000, a.stderr[-3000:]
 
@@ -101,10 +100,14 @@ def death(how, late, names, models, record_property):
     with agent(models=models, rc=None, strict=False, **LOCAL) as a:
         ready(a, late)
         got = reach(a, names)
-        ends(a, got, how, record_property, 8 if how=='stdout' else 4)
+        ends(a, got, how, record_property)
         if how=='stdin': answered(a, got)
 
-@pytest.mark.parametrize('how', DEATHS)
+def wide(names, *default):
+    "All of `names`, those that are no `default` behind `slow`"
+    return pytest.mark.parametrize('how', [n if n in default else pytest.param(n, marks=pytest.mark.slow) for n in names])
+
+@wide(DEATHS, 'stdin', 'full')
 def test_an_editor_that_dies_in_the_middle_of_nine_turns_takes_them_all_with_it(how, models, record_property): death(how, DEATHS[how], [*STEPS], models, record_property)
 
 @pytest.mark.slow
@@ -120,12 +123,12 @@ def signalled(how, late, names, models, record_property, **caps):
     with agent(models=models, rc=None, **caps) as a:
         ready(a, late)
         got = reach(a, names)
-        ends(a, got, how, record_property, 4)
+        ends(a, got, how, record_property)
         if 'full' not in how: answered(a, got)
         poll(lambda: not any(s.ed.unreleased or [t for t in s.ed.terminals.values() if t.running] for s,_ in got.values()))
 
 SIGNALS = {'SIGTERM with a terminal':('SIGTERM',True,FULL), 'SIGINT':('SIGINT',False,LOCAL), 'SIGTERM while nobody reads':('SIGTERM full',True,LOCAL)}
-@pytest.mark.parametrize('how', SIGNALS)
+@wide(SIGNALS, 'SIGTERM with a terminal')
 def test_a_signal_in_the_middle_of_nine_turns_ends_them_all_and_each_is_answered(how, models, record_property):
     how,late,caps = SIGNALS[how]
     signalled(how, late, [*STEPS], models, record_property, **caps)
@@ -136,21 +139,22 @@ def test_a_signal_in_the_middle_of_nine_turns_ends_them_all_and_each_is_answered
 @pytest.mark.parametrize('step', STEPS)
 def test_a_signal_at_this_step_of_a_turn(step, how, caps, models, record_property): signalled(how, caps is LOCAL, [step], models, record_property, **caps)
 
-def test_a_terminal_that_opens_while_the_process_leaves_is_killed_and_released(models):
+def test_a_terminal_that_opens_while_the_process_leaves_is_killed_and_released():
     late = threading.Event()
-    with agent(models=models, **FULL) as a:
-        s = a.session([*one('run_shell', command='touch up; sleep 30')], answers={'terminal/create':lambda p: late.wait(20) and ...})
+    with agent(script=one('run_shell', command='touch up; sleep 90')) as a:
+        s = a.session(answers={'terminal/create':lambda p: late.wait(60) and ...})
         id = s.start()
         s.until(lambda: s.ed.calls('terminal/create'))
         a.proc.send_signal(signal.SIGTERM)
         s.until(lambda: s.card()['status']=='failed')
         late.set()
-        assert a.proc.wait(10)==0 and s.wait(id)['stopReason']=='cancelled'
-        poll(lambda: s.ed.terminals and not s.ed.unreleased and not any(t.running for t in s.ed.terminals.values()), 5)
+        assert a.proc.wait(SOON)==0 and s.wait(id)['stopReason']=='cancelled'
+        poll(lambda: s.ed.terminals and not s.ed.unreleased and not any(t.running for t in s.ed.terminals.values()))
 
 HELLO = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\n{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/tmp","mcpServers":[]}}\n'
 
-def test_a_signal_while_the_process_still_loads_ends_it_without_a_word(tmp_path):
+@pytest.mark.parametrize('delays', [(0,.06,.25), pytest.param((0,.03,.06,.12,.25,.4,.6,1), marks=pytest.mark.slow)], ids=['few','many'])
+def test_a_signal_while_the_process_still_loads_ends_it_without_a_word(delays, tmp_path):
     def run(sig, delay):
         p = subprocess.Popen([*PYTHON, '--model', 'demo'], stdin=-1, stdout=-1, stderr=-1, env=clean_env(tmp_path))
         try:
@@ -158,11 +162,11 @@ def test_a_signal_while_the_process_still_loads_ends_it_without_a_word(tmp_path)
             first = p.stdout.readline()
             time.sleep(delay) # any moment will do
             p.send_signal(sig)
-            out,err = p.communicate(timeout=10)
+            out,err = p.communicate(timeout=60)
         finally: p.kill(); p.wait()
         assert p.returncode in (0,-sig) and not err.strip(), f'{sig!r} {delay} s after the first answer: code {p.returncode}: {err.decode()[-1500:]}'
         assert [strict(l)['id'] for l in [first, *out.splitlines(True)] if b'"id"' in l] in ([0],[0,1])
-    with ThreadPoolExecutor(2) as ex: list(ex.map(run, [signal.SIGINT,signal.SIGTERM]*6, [0,0,.03,.03,.06,.06,.12,.12,.25,.25,.6,.6]))
+    with ThreadPoolExecutor(2) as ex: list(ex.map(run, [signal.SIGINT,signal.SIGTERM]*len(delays), [d for d in delays for _ in 'ab']))
 
 def test_many_signals_are_one_signal(models):
     with agent(models=models, **LOCAL) as a:
@@ -170,7 +174,7 @@ def test_many_signals_are_one_signal(models):
         while a.proc.poll() is None:
             a.proc.send_signal(signal.SIGINT)
             time.sleep(.0002)
-        assert a.leaves(0)==0 and not a.offspring()
+        assert a.leaves(0)==0 and a.leaves_nothing()
         answered(a, got); untouched(got)
 
 def test_a_prompt_that_came_just_before_the_editor_left_is_answered(tmp_path):
@@ -181,7 +185,7 @@ def test_a_prompt_that_came_just_before_the_editor_left_is_answered(tmp_path):
         say = lambda id, meth, **kw: p.stdin.write(json.dumps(dict(jsonrpc='2.0', id=id, method=meth, params=kw)).encode()+b'\n')
         say(2, 'session/prompt', sessionId=sid, prompt=[dict(type='text', text='hi')])
         say(3, 'session/close', sessionId='nobody')
-        out,err = p.communicate(timeout=10)
+        out,err = p.communicate(timeout=60)
     finally: p.kill(); p.wait()
     got = [m for m in map(strict, out.splitlines(True)) if 'id' in m]
     assert p.returncode==0 and not err, err.decode()
@@ -194,7 +198,7 @@ def test_a_log_that_nobody_reads_holds_nothing_up(tmp_path):
     try:
         daemon(write)
         end = daemon(lambda: [l for l in iter(p.stdout.readline, b'') if json.loads(l).get('id')==2 and p.stdin.close()])
-        assert p.wait(20)==0 and end
+        assert p.wait(60)==0 and end
         assert len(p.stderr.read())<=1<<17
     finally: p.kill(); p.wait()
 
@@ -208,13 +212,12 @@ def test_law_4_cancel_answers_at_each_step_of_a_turn_and_nothing_runs_on(where, 
     for name,(s,id) in got.items():
         t = time.monotonic()
         s.cancel()
-        r = s.wait(id, 10)
+        r = s.wait(id, SOON)
         took[name] = round(time.monotonic()-t, 3)
         assert r['stopReason']=='cancelled' and all(c['status']=='failed' for c in s.cards.values()), name
     for k,v in took.items(): record_property(f'cancel {k} {where}', v)
-    assert max(took.values())<2.5, took
-    for s,_ in got.values(): poll(lambda: not s.ed.unreleased and not any(t.running for t in s.ed.terminals.values()), 5)
-    assert not a.offspring()
+    for s,_ in got.values(): poll(lambda: not s.ed.unreleased and not any(t.running for t in s.ed.terminals.values()))
+    assert a.leaves_nothing()
     if where=='full': assert got['command'][0].ed.calls('terminal/kill')
     untouched(got)
     for name,(s,_) in got.items():
@@ -223,13 +226,13 @@ def test_law_4_cancel_answers_at_each_step_of_a_turn_and_nothing_runs_on(where, 
 
 def test_a_terminal_that_opens_after_the_cancel_is_killed_and_released(full):
     late = threading.Event()
-    s = full.session([*one('run_shell', command='touch up; sleep 30'), OK], answers={'terminal/create':lambda p: late.wait(20) and ...})
+    s = full.session([*one('run_shell', command='touch up; sleep 90'), OK], answers={'terminal/create':lambda p: late.wait(60) and ...})
     id = s.start()
     s.until(lambda: s.ed.calls('terminal/create'))
     s.cancel()
-    assert s.wait(id, 5)['stopReason']=='cancelled' and s.card()['status']=='failed'
+    assert s.wait(id, SOON)['stopReason']=='cancelled' and s.card()['status']=='failed'
     late.set()
-    poll(lambda: s.ed.terminals and not s.ed.unreleased and not any(t.running for t in s.ed.terminals.values()), 5)
+    poll(lambda: s.ed.terminals and not s.ed.unreleased and not any(t.running for t in s.ed.terminals.values()))
     assert s.stop()=='end_turn'
 
 # ---- an editor that is slow to read
@@ -241,7 +244,7 @@ def test_law_3_a_turn_cancelled_while_nobody_reads_says_nothing_after_its_answer
         s.stop()
         rss,hear = memory(a.proc.pid),deaf(a)
         id = s.start()
-        poll(lambda: waiting(a)>1<<13 and settled(lambda: memory(a.proc.pid)), 20)
+        poll(lambda: waiting(a)>1<<13 and settled(lambda: memory(a.proc.pid)), 60)
         n = len(models.closed)
         s.cancel()
         models.wait_closed(n+1, 10)
@@ -249,10 +252,10 @@ def test_law_3_a_turn_cancelled_while_nobody_reads_says_nothing_after_its_answer
         record_property('MiB while nobody reads', (memory(a.proc.pid)-rss)>>20)
         assert memory(a.proc.pid)-rss<100<<20
         hear()
-        assert s.wait(id, 20)['stopReason']=='cancelled'
+        assert s.wait(id)['stopReason']=='cancelled'
         assert s.stop()=='end_turn' and s.said().endswith('ok')
 
-def settled(f, secs=.4):
+def settled(f, secs=.2):
     "Does `f()` stay the same for `secs` seconds?"
     v = f()
     time.sleep(secs)
@@ -343,7 +346,7 @@ def test_kill_9_leaves_the_old_file_or_the_new_one():
             s.start()
             poll(lambda: (a.home/'there').exists(), 30)
             a.proc.kill()
-            a.proc.wait(5)
+            a.proc.wait(SOON)
             assert s.read('a.txt')==(new if at=='after the exchange' else old), at
             assert len([p for p in s.root.iterdir() if p.name!='a.txt'])<=(at!='after the exchange'), at
             return [p.name for p in s.root.iterdir()]
@@ -417,7 +420,7 @@ def test_law_9_an_exception_that_holds_a_secret_tells_it_to_nobody(house, tmp_pa
         with pytest.raises(Remote) as e: s.close()
         assert e.value.code==-32603
         assert a.session(root=a.home/'ws/last').stop()=='end_turn'
-        a.close(5)
+        a.close()
         told = dict(wire=b''.join(l for _,l in a.lines).decode(), stderr=a.stderr, log=(tmp_path/'log').read_text())
         for k,v in told.items():
             for s in (KEY, TOKEN, TOKEN[7:]): assert s not in v, f'{k}: …{v[max(v.index(s)-600,0):v.index(s)+100]}'

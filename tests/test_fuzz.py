@@ -31,7 +31,7 @@ SOUND = st.one_of(
     params(method=st.sampled_from(['session/delete','session/fork','session/set_mode','session/set_config_option','session/set_model','logout','_session/steering','_ramabana/x','_x','','foo','session/update',
         'fs/read_text_file']), params=st.fixed_dictionaries(dict(sessionId=SIDS), optional=dict(modeId=ODD, configId=ODD, value=JSON, messageId=ODD))))
 NOTES = st.one_of(params(method=st.just('session/cancel'), params=params(sessionId=SIDS)), params(method=st.just('$/cancel_request'), params=params(requestId=IDS)), params(method=TEXT, params=JSON))
-ANSWERS = params(id=st.integers(1, 400).map(lambda n: f'r{n}')|IDS, result=JSON)|params(id=IDS, error=JSON)
+ANSWERS = params(id=st.integers(1, 400).flatmap(lambda n: st.sampled_from([999_999+n, str(999_999+n)]))|IDS, result=JSON)|params(id=IDS, error=JSON)
 MESSAGES = st.one_of(st.tuples(SOUND, IDS).map(lambda t: dict(jsonrpc='2.0', id=t[1], **t[0])), st.tuples(SOUND, IDS).map(lambda t: dict(jsonrpc='2.0', id=t[1], **t[0])),
     NOTES.map(lambda m: dict(jsonrpc='2.0', **m)), ANSWERS.map(lambda m: dict(jsonrpc='2.0', **m)))
 

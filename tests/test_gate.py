@@ -149,8 +149,10 @@ def test_simple_words_are_the_words_the_shell_sees(tmp_path):
 
 # Asking
 
+SOON = 20 # seconds: what waits for a person or a listener here would wait for longer
+
 def wait_for(f):
-    end = time.monotonic()+5
+    end = time.monotonic()+SOON
     while not f():
         assert time.monotonic()<end, 'nothing happened'
         time.sleep(.001)
@@ -207,7 +209,7 @@ def test_C074_two_questions_are_answered_each_by_its_own_id():
         text='B'), call='b')
     a,b = sorted(ap.waiting, key=lambda o: o.call)
     assert ap.answer(b.id, False) is b and ap.answer(a.id, True) is a
-    ta.join(5); tb.join(5)
+    ta.join(SOON); tb.join(SOON)
     assert ra[0] is a and a and rb[0] is b and not b
 
 def test_a_second_answer_returns_none():
@@ -215,7 +217,7 @@ def test_a_second_answer_returns_none():
     t,r = asking(ap, *make)
     a = ap.waiting[0]
     assert ap.answer(a.id, False, 'no') is a and ap.answer(a.id, True) is None and ap.answer('00000000', True) is None
-    t.join(5)
+    t.join(SOON)
     assert r[0].how=='refused' and 'no' in r[0].reply() and not ap.waiting
 
 def test_R83_silence_is_a_no():
@@ -238,7 +240,7 @@ def test_no_listener_wait_waits_for_one():
     ap = Approvals(no_listener='wait')
     t,r = asking(ap, *make)
     ap.listen(lambda a: ap.answer(a.id, True))
-    t.join(5)
+    t.join(SOON)
     assert r[0]
 
 @pytest.mark.parametrize('err', [RuntimeError, SystemExit, KeyboardInterrupt, GeneratorExit])
@@ -255,12 +257,11 @@ def test_one_listener_of_two_is_enough(capsys):
 
 def test_a_listener_that_blocks_holds_nobody():
     tok,gone = Token(),threading.Event()
-    ap = Approvals(on_ask=lambda a: gone.wait(10))
+    ap = Approvals(on_ask=lambda a: gone.wait(600))
     t,r = asking(ap, *make, tok=tok)
-    t0 = time.monotonic()
-    tok.cancel(); t.join(5)
-    assert r[0].how=='cancelled' and time.monotonic()-t0<.2
-    assert Approvals(on_ask=lambda a: gone.wait(10), timeout=.05).request(*make).how=='timed out'
+    tok.cancel(); t.join(SOON)
+    assert r[0].how=='cancelled'
+    assert Approvals(on_ask=lambda a: gone.wait(600), timeout=.05).request(*make).how=='timed out'
     gone.set()
 
 def test_a_cancelled_token_lets_nothing_through():
@@ -273,7 +274,7 @@ def test_a_cancelled_token_lets_nothing_through():
 def test_R84_after_close_nothing_waits_and_nothing_runs():
     ap = Approvals(on_ask=ear, mode='ask')
     t,r = asking(ap, *make)
-    ap.close(); t.join(5)
+    ap.close(); t.join(SOON)
     assert r[0].how=='interrupted' and not ap.waiting
     ap.set_mode('auto')
     assert not ap.request(*make) and ap.request('view_file', {})
@@ -282,7 +283,7 @@ def test_R86_unhook_unregisters_and_interrupts_what_waits():
     ap = Approvals()
     off = ap.listen(ear)
     t,r = asking(ap, *make)
-    off(); t.join(5)
+    off(); t.join(SOON)
     assert r[0].how=='interrupted' and ap.request(*make).how=='withheld'
 
 def test_a_new_listener_gets_what_waits_once():
@@ -292,7 +293,7 @@ def test_a_new_listener_gets_what_waits_once():
     t2,r2 = asking(ap, *edit); wait_for(lambda: len(got)==2)
     time.sleep(.02)
     assert got==ap.waiting
-    ap.cancel_all(); t.join(5); t2.join(5)
+    ap.cancel_all(); t.join(SOON); t2.join(SOON)
     assert [x[0].how for x in (r,r2)]==['cancelled']*2
 
 def test_listeners_hear_how_it_ended_before_the_call_returns():
@@ -317,7 +318,7 @@ def test_a_mode_settles_the_questions_it_decides(mode, hows):
     (te,re_),(tm,rm) = asking(ap, *edit),asking(ap, *make)
     ap.set_mode(mode)
     for t,r,h in ((te,re_,hows[0]),(tm,rm,hows[1])):
-        if h: t.join(5); assert r[0].how==h
+        if h: t.join(SOON); assert r[0].how==h
         else: assert not r
     ap.close()
 
@@ -328,7 +329,7 @@ def test_a_mode_does_not_settle_a_question_of_the_loop_guard():
     assert ap.waiting[0].forced=='loop'
     ap.set_mode('auto')
     assert ap.waiting and not r
-    ap.set_mode('off'); t.join(5)
+    ap.set_mode('off'); t.join(SOON)
     assert r[0].how=='withheld'
 
 def test_the_loop_guard_counts_identical_gated_calls_in_a_row():
@@ -360,11 +361,11 @@ def test_wrong_names_are_told():
         with pytest.raises(InvalidParams): f()
 
 def test_many_threads_ask_and_are_answered_while_the_mode_changes():
-    ap,res,n = Approvals(timeout=20),[],60
+    ap,res,n = Approvals(timeout=60),[],60
     ap.listen(lambda a: ap.answer(a.id, a.args['command'].endswith('0')))
     ts = [threading.Thread(target=lambda i=i: res.append((i, ap.request('run_shell', dict(command=f'make {i} {i%2}'),
         call=str(i))))) for i in range(n)]
     for t in ts: t.start()
     for m in ['ask','edits','ask','work']*5: ap.set_mode(m)
-    for t in ts: t.join(20)
+    for t in ts: t.join(60)
     assert len(res)==n and all(r.call==str(i) and bool(r)==(i%2==0) for i,r in res) and not ap.waiting

@@ -25,6 +25,7 @@ def lib(tmp_path): return Library(tmp_path/'state', program='the test')
 def cwd(tmp_path): (p := tmp_path/'work').mkdir(); return str(p)
 
 def say(h, s, answer='yes', mid=None):
+    time.sleep(.001) # times are kept in milliseconds, and the newest is first
     h.prompt(typed(s))
     h.messages += [user(s), assistant([text(answer)])]
     h.save(mid=mid)
@@ -654,7 +655,7 @@ def test_C146_the_replay_tells_the_whole_story_in_order(lib, cwd):
     acts.finish(acts.start('edit_file', cs[1]['args'], id='c2', diff=('/w/a.py', '1\n', '2\n')), 'ERROR: no', False)
     h.messages += [results([result(cs[0], 'x'*999), result(cs[1], 'ERROR: no', False)]), {**user('NUDGE'), 'by':'agent'}, assistant([text('Done.')])]
     h.save(mid='m2')
-    h.used(used=10, size=100, cost=dict(amount=1, currency='USD'))
+    h.used(used=10, size=100, cost='1')
     h.end('end_turn')
     def check(evs):
         assert [e['type'] for e in evs]==['user','thought','text','card','plan','card','text','usage','title']

@@ -3,6 +3,7 @@ import subprocess
 import os, re, socket, threading, unicodedata
 from pathlib import Path
 import pytest
+from wire import poll
 from ramabana_acp.core import Cancelled, InvalidParams, Refused, Token, ToolError
 from ramabana_acp.workspace.host import Change, Host, Missing, WorkspaceHost
 from ramabana_acp.workspace.text import Binary, Text, decode, edit
@@ -208,9 +209,9 @@ def test_the_lock_is_one_for_all_spellings_and_may_be_taken_again(box):
     a,b,got = WorkspaceHost(box/'root'),WorkspaceHost(box/'door'),[]
     with a.locked('sub/x'), a.locked('in/X'):
         t = threading.Thread(target=lambda: got.append(b.write('sub/x', 'b')), daemon=True); t.start()
-        t.join(0.2)
+        t.join(.05)
         assert not got
-    t.join(5)
+    t.join(20)
     assert got
 
 def test_a_failed_write_says_why_and_leaves_the_file(host, box, monkeypatch):
@@ -347,7 +348,7 @@ def test_the_long_output_of_a_command_can_be_read_and_nothing_beside_it(host):
         with pytest.raises(Refused): f()
 
 def test_what_a_command_leaves_in_the_background_is_told(host):
-    code,out = host.run_cmd('sleep 60 >/dev/null 2>&1 & echo started')
+    code,out = host.run_cmd('sleep 90 >/dev/null 2>&1 & echo started')
     assert code==0 and out=='started\n[processes left in the background, and killed: 1]'
 
 def test_a_command_runs_in_a_checked_folder_and_the_process_stays_where_it_is(host, box):
@@ -357,5 +358,5 @@ def test_a_command_runs_in_a_checked_folder_and_the_process_stays_where_it_is(ho
 
 def test_a_command_is_cancelled_with_the_turn(host):
     host.tok = Token()
-    threading.Timer(0.2, host.tok.cancel).start()
-    with pytest.raises(Cancelled): host.run_cmd('sleep 30')
+    threading.Thread(target=lambda: (poll((host.roots[0]/'up').exists), host.tok.cancel()), daemon=True).start()
+    with pytest.raises(Cancelled): host.run_cmd('touch up; sleep 90')

@@ -38,8 +38,8 @@ def run_until_killed(a, s, rng):
         for i in range(TURNS): s.prompt(f'prompt {i}', 30); answered += 1
     except (ConnectionError, OSError, TimeoutError): pass
     if a.proc.poll() is None: os.kill(a.proc.pid, signal.SIGKILL)
-    a.proc.wait(10)
-    with a.cond: a.cond.wait_for(lambda: a.eof, 5)
+    a.proc.wait(SOON)
+    with a.cond: a.cond.wait_for(lambda: a.eof, SOON)
     return answered
 
 def survives(seed):
@@ -50,7 +50,7 @@ def survives(seed):
             answered = run_until_killed(a, s, rng)
             shown,told = set(s.cards),s.said()
             a.problems(); a.faults.clear()
-        poll(lambda: not a.offspring(), 5)
+        poll(lambda: not a.offspring())
         did,recs = lines(s),transcript(home, s.sid)
         if recs is None: assert not answered and not did and not told, f'seed {seed}: something was done and nothing is on disk'; return
         calls = {c['id'] for r in recs if r['k']=='msg' for c in r['m']['content'] if c['type']=='call'}
@@ -101,7 +101,7 @@ def test_C157_a_kill_between_call_and_result(tmp_path):
     with agent(script=[[dict(text='I run it.'), *calls], OK], home=home, rc=None, strict=False, **BARE) as a:
         s = a.session()
         s.start(); poll(lambda: s.path('began').exists())
-        os.kill(a.proc.pid, signal.SIGKILL); a.proc.wait(5)
+        os.kill(a.proc.pid, signal.SIGKILL); a.proc.wait(SOON)
         for pid in a.offspring(): os.kill(pid, signal.SIGKILL)
         a.problems(); a.faults.clear()
     reopened(home, s, ['go','I run it.'], {'t1'})
@@ -113,7 +113,7 @@ def test_a_kill_while_the_person_is_asked(tmp_path):
     with agent(script=one('create_file', path='x.txt', text='x'), home=home, rc=None, strict=False, **BARE) as a:
         s = a.session(permit=None)
         s.start(); s.until(lambda: s.asks)
-        os.kill(a.proc.pid, signal.SIGKILL); a.proc.wait(5)
+        os.kill(a.proc.pid, signal.SIGKILL); a.proc.wait(SOON)
         a.problems(); a.faults.clear()
     reopened(home, s, ['go'], {'t1'})
     assert s.read('x.txt') is None

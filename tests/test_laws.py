@@ -20,10 +20,10 @@ def test_law_1_what_is_said_while_modules_load_is_not_said_on_the_protocol(tmp_p
 def test_law_2_a_call_across_the_bridge_from_the_loop_itself_raises_at_once():
     async def f():
         async def answer(): return 1
-        b,t = Bridge(None, 's', asyncio.get_running_loop(), timeout=5),time.monotonic()
+        b,t = Bridge(None, 's', asyncio.get_running_loop(), timeout=60),time.monotonic()
         with pytest.raises(RuntimeError): b.call(answer())
         return time.monotonic()-t
-    assert asyncio.run(f())<1
+    assert asyncio.run(f())<SOON
 
 def test_law_2_nothing_of_agent_host_or_gate_runs_on_the_loop(tmp_path):
     from ramabana_acp import AcpAgent, mk_agent
@@ -63,7 +63,7 @@ def test_law_2_nothing_of_agent_host_or_gate_runs_on_the_loop(tmp_path):
         await a.cancel(sid)
         assert (await t)['stopReason']=='cancelled'
         await a.close_session(sid)
-    asyncio.run(asyncio.wait_for(go(), 30))
+    asyncio.run(asyncio.wait_for(go(), 60))
     assert (tmp_path/'a.txt').read_text()=='2\n'
     assert set(ran)<={'commands'}, ran # a table of constants
 
@@ -73,7 +73,7 @@ def test_law_3_two_prompts_in_one_write_and_a_third_of_another_session_are_each_
     a,b = bare.session([[dict(text='1'), tool('run_shell', command='true')], OK, [dict(text='2')]]),bare.session([[dict(text='3')]])
     ids = [(f'{s.sid}-{i}', s) for i,s in enumerate((a,a,b))]
     bare.raw(b''.join(json.dumps(dict(jsonrpc='2.0', id=i, method='session/prompt', params=dict(sessionId=s.sid, prompt=[dict(type='text', text='go')]))).encode()+b'\n' for i,s in ids))
-    for i,_ in ids: assert bare.wait(i, 20)['stopReason']=='end_turn'
+    for i,_ in ids: assert bare.wait(i, 40)['stopReason']=='end_turn'
     bare.request('session/close', dict(sessionId=b.sid)) # whatever would still come has come by its answer
     assert all(len(bare.replies[i])==1 for i,_ in ids) and a.said()=='1ok2' and b.said()=='3'
     assert [c['status'] for c in a.cards.values()]==['completed'] # and `verify` sees that no update follows an answer
@@ -87,7 +87,7 @@ def test_law_3_a_broken_message_with_the_id_of_a_running_prompt_does_not_take_it
     poll(lambda: len(bare.replies.get(None, []))==n+4)
     assert id not in bare.replies and all(m['error']['code'] in (-32600,-32602) for m in bare.replies[None][n:])
     s.cancel()
-    assert s.wait(id, 10)['stopReason']=='cancelled'
+    assert s.wait(id)['stopReason']=='cancelled'
     bare.check.sent[f'int:{id}'] = [] # the checker took the broken ones for requests
 
 # ---- 5: consent fails closed
@@ -104,7 +104,7 @@ def test_law_5_refused_timed_out_cancelled_and_interrupted_are_four_texts():
     from ramabana_acp.workspace.approvals import Approvals
     from ramabana_acp.core import Token, daemon
     said = []
-    def ask(act=None, timeout=5, tok=None):
+    def ask(act=None, timeout=60, tok=None):
         g = Approvals()
         g.listen(lambda a: act and act(g, a, tok))
         r = g.request('run_shell', dict(command='rm x'), timeout=timeout, tok=tok)

@@ -1,5 +1,5 @@
 "Permissions that outlive a session, and the folders a session may be given: in process, in every corner"
-import json, multiprocessing, os
+import json, os, subprocess, sys
 from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -74,13 +74,20 @@ def test_C185_the_file_is_private_whatever_it_was_and_whatever_the_umask(home):
     finally: os.umask(was)
     assert {p.name:oct(p.stat().st_mode&0o777) for p in file(home).parent.iterdir()}=={'permissions.json':'0o600', 'permissions.json.lock':'0o600'} and file(home).parent.stat().st_mode&0o777==0o700
 
-def _keep(home, i):
-    for j in range(10): ledger(Path(home), f'p{i}').keep(parse_rule(f'run_shell(c{i} {j})'), 'project')
+KEEP = '''import sys
+from ramabana_acp.workspace.ledger import Ledger, parse_rule
+home,i = sys.argv[1:]
+l = Ledger(home+'/cfg', f'{home}/p{i}')
+print('ready', flush=True)
+sys.stdin.readline()
+for j in range(10): l.keep(parse_rule(f'run_shell(c{i} {j})'), 'project')
+'''
 
 def test_programs_that_store_at_the_same_time_lose_nothing(home):
-    ps = [multiprocessing.get_context('spawn').Process(target=_keep, args=(str(home), i)) for i in range(3)]
-    for p in ps: p.start()
-    for p in ps: p.join(60)
+    ps = [subprocess.Popen([sys.executable, '-c', KEEP, str(home), str(i)], stdin=-1, stdout=-1, text=True) for i in range(3)]
+    for p in ps: assert p.stdout.readline()=='ready\n'
+    for p in ps: p.stdin.write('go\n'); p.stdin.flush()
+    for p in ps: p.communicate(timeout=60); assert p.returncode==0
     assert len(json.loads(file(home).read_text()))==30 and [len(ledger(home, f'p{i}').rules()) for i in range(3)]==[10]*3
 
 def test_the_same_permission_twice_is_one_and_revoking_takes_it_back(home):
@@ -188,7 +195,6 @@ def test_an_edit_of_what_runs_by_itself_or_of_the_permissions_themselves_is_no_e
 
 @pytest.mark.parametrize('key', ['diff.external','diff.x.textconv','filter.x.clean','gpg.program','include.path','includeIf.gitdir:/.path','DIFF.x.Command'])
 def test_a_look_at_a_repository_that_names_programs_is_no_look(places, key):
-    import subprocess
     subprocess.run(['git','init','-q',places/'p'], check=True)
     ap,look = opened(places, 'p', mode='work'),('run_shell', dict(command='git diff', cwd='docs'))
     assert ap.decide(*look)

@@ -4,25 +4,32 @@ from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
 import pytest
+from width import few_or_many
 from ramabana_acp.core import Cancelled, Token, ToolError, secret
-from ramabana_acp.workspace import process as pr
-from ramabana_acp.workspace.process import child_env, clean, kill_all, run
+from ramabana_acp.workspace import output,process
+from ramabana_acp.workspace.output import clean
+from ramabana_acp.workspace.process import child_env, kill_all, run
 
 linux = sys.platform=='linux'
-slow = 3 if os.environ.get('PYTEST_XDIST_WORKER') else 1
+SOON = 10 # seconds in which what takes milliseconds has happened, on a slow machine too; the benchmark holds the figures themselves
 
 def alive(tag):
     "Live processes whose command line holds `tag`"
     out = subprocess.run(['ps','-A','-o','pid=,stat=,args='], capture_output=True, text=True).stdout
     return [l for l in out.splitlines() if tag in l and l.split()[1][0]!='Z']
 
+def gone(tag):
+    "Nothing that holds `tag` runs; what has been killed may take a moment to be gone"
+    wait_for(lambda: not alive(tag), SOON)
+    return True
+
 def fds(): return len(os.listdir('/proc/self/fd' if linux else '/dev/fd'))
 
-def wait_for(f, secs=5):
+def wait_for(f, secs=20):
     end = time.monotonic()+secs
     while not f():
         assert time.monotonic()<end, 'nothing happened'
-        time.sleep(.002)
+        time.sleep(.005)
 
 def cancelled(cmd, tmp_path, ready):
     "Run `cmd` until `ready()`, cancel, and return the seconds until `run` gave up"
@@ -34,7 +41,7 @@ def cancelled(cmd, tmp_path, ready):
     t.start()
     wait_for(ready)
     t0 = time.monotonic()
-    tok.cancel(); t.join(10)
+    tok.cancel(); t.join(60)
     assert isinstance(res[0], float), res
     return res[0]-t0
 
@@ -42,19 +49,17 @@ N = iter(range(10_000, 10**6))
 def tag(): return f'{next(N)}.{os.getpid()}'
 
 def test_a_cancelled_command_is_gone_with_its_grandchildren(tmp_path):
-    took = []
-    for _ in range(7):
+    for _ in range(3):
         k = tag()
-        took.append(cancelled(f'sh -c "sleep {k} & wait" & sleep {k} & wait', tmp_path, lambda k=k: len(alive(f'sleep {k}'))>=3))
-        assert alive(f'sleep {k}')==[]
-    assert sorted(took)[3]<1*slow, took   # the benchmark holds it to 50 ms
+        assert cancelled(f'sh -c "sleep {k} & wait" & sleep {k} & wait', tmp_path, lambda k=k: len(alive(f'sleep {k}'))>=3)<SOON
+        assert gone(f'sleep {k}')
 
 @pytest.mark.parametrize('cmd', ["trap '' TERM; sleep {k} & sleep {k}", "(trap '' TERM; sleep {k}) & sleep {k}",
     "trap '' TERM INT HUP; while :; do sleep {k}; done"])
 def test_what_ignores_TERM_is_gone_within_a_second(tmp_path, cmd):
     k = tag()
-    assert cancelled(cmd.format(k=k), tmp_path, lambda: alive(f'sleep {k}'))<1*slow
-    assert alive(k)==[]
+    assert cancelled(cmd.format(k=k), tmp_path, lambda: alive(f'sleep {k}'))<SOON
+    assert gone(k)
 
 @pytest.mark.skipif(not linux, reason='sessions are told by /proc')
 @pytest.mark.parametrize('cmd', ['setsid sleep {k} & wait', 'setsid sh -c "setsid sleep {k} & sleep {k}" & wait',
@@ -62,24 +67,21 @@ def test_what_ignores_TERM_is_gone_within_a_second(tmp_path, cmd):
     "trap '' TERM; setsid sleep {k} & wait", 'set -m; sleep {k} & wait'])
 def test_what_took_a_session_of_its_own_is_gone_too(tmp_path, cmd):
     k = tag()
-    assert cancelled(cmd.format(k=k), tmp_path, lambda: any(f'sleep {k}'==l.split(None, 2)[2] for l in alive(k)))<1*slow
-    assert alive(f'sleep {k}')==[]
+    assert cancelled(cmd.format(k=k), tmp_path, lambda: any(f'sleep {k}'==l.split(None, 2)[2] for l in alive(k)))<SOON
+    assert gone(f'sleep {k}')
 
 def test_C034_a_killed_tree_writes_nothing_more(tmp_path):
-    tok = Token()
-    threading.Timer(.3, tok.cancel).start()
-    with pytest.raises(Cancelled): run("(sleep 1; echo late > late) & (trap '' TERM; sleep 1; echo late2 > late2) & wait", tmp_path,
-        tok=tok)
-    time.sleep(1.2)
-    assert os.listdir(tmp_path)==[]
+    k = tag()
+    cancelled(f"(sleep {k}; echo late > late) & (trap '' TERM; touch up; sleep {k}; echo late2 > late2) & wait", tmp_path, (tmp_path/'up').exists)
+    assert gone(k) and os.listdir(tmp_path)==['up'], 'there is nobody left who could write'
 
-def test_a_script_whose_child_is_killed_does_not_go_on(tmp_path):
-    for i in range(6):
-        with pytest.raises(Cancelled):
-            tok = Token()
-            threading.Timer(.05, tok.cancel).start()
-            run(f"trap '' TERM; sleep 5; touch on{i}", tmp_path, tok=tok)
-    assert os.listdir(tmp_path)==[]
+@few_or_many(2, 12)
+def test_a_script_whose_child_is_killed_does_not_go_on(tmp_path, n):
+    for i in range(n):
+        k = tag()
+        cancelled(f"trap '' TERM; touch up{i}; sleep {k}; touch on{i}", tmp_path, (tmp_path/f'up{i}').exists)
+        assert gone(k)
+    assert not [f for f in os.listdir(tmp_path) if f.startswith('on')]
 
 def test_a_cancel_before_the_start_starts_nothing(tmp_path):
     tok = Token()
@@ -95,78 +97,78 @@ def test_a_cancel_at_any_moment_is_a_cancel_or_comes_too_late(tmp_path):
         try: assert run('echo a', tmp_path, tok=tok).text=='a\n'
         except Cancelled: pass
     wait_for(lambda: threading.active_count()<=m and fds()<=n)
-    assert not pr._live
+    assert not process._live
 
 def test_C103_a_background_child_does_not_hang_the_call(tmp_path):
     k,t0 = tag(),time.monotonic()
     r = run(f'sleep {k} & echo started', tmp_path)
-    assert time.monotonic()-t0<2 and (r.code,r.text,r.left)==(0,'started\n',1) and 'background' in r.report() and alive(k)==[]
+    assert time.monotonic()-t0<60 and (r.code,r.text,r.left)==(0,'started\n',1) and 'background' in r.report() and gone(k)
 
 def test_C104_a_background_child_that_prints_does_not_hang_the_call(tmp_path):
-    t0,got = time.monotonic(),[]
-    r = run('(while :; do echo tick; sleep 0.05; done) & sleep 0.3; echo fg-done', tmp_path, on_output=got.append)
-    assert time.monotonic()-t0<3 and 'fg-done' in r.text and r.code==0
+    k,got = tag(),[]
+    r = run(f'(while :; do echo tick {k}; sleep 0.05; done) & until [ -e up ]; do sleep .05; touch up; done; echo fg-done', tmp_path, on_output=got.append)
+    assert 'fg-done' in r.text and r.code==0
     n = len(got)
-    time.sleep(.2)
-    assert len(got)==n
+    assert gone(k) and len(got)==n
 
 def test_a_background_child_without_the_pipe_is_killed_too(tmp_path):
     k = tag()
     r = run(f'sleep {k} >/dev/null 2>&1 & echo on', tmp_path)
-    assert (r.text,r.left)==('on\n',1) and alive(k)==[]
+    assert (r.text,r.left)==('on\n',1) and gone(k)
 
-def test_a_child_that_ends_by_itself_in_time_is_left_alone(tmp_path):
+def test_a_child_that_ends_by_itself_in_time_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, 'GRACE', 30)
     r = run('(sleep .02; echo tail; touch done) & echo head', tmp_path)
     assert (r.text,r.left,os.listdir(tmp_path))==('head\ntail\n',0,['done'])
 
 @pytest.mark.skipif(not linux, reason='needs setsid')
 def test_a_daemon_on_purpose_survives_a_command_that_ended(tmp_path):
     k = tag()
-    r = run(f'setsid sleep {k} >/dev/null 2>&1 & sleep .1; echo on', tmp_path)
+    r = run(f'setsid sh -c "touch up; exec sleep {k}" >/dev/null 2>&1 & until [ -e up ]; do sleep .01; done; echo on', tmp_path)
     assert (r.text,r.left)==('on\n',0) and len(alive(f'sleep {k}'))==1
     os.kill(int(alive(f'sleep {k}')[0].split()[0]), signal.SIGKILL)
 
 def test_C106_there_is_no_keyboard(tmp_path):
-    t0 = time.monotonic()
     r = run("read a; echo rc=$?; python3 -c 'open(\"/dev/tty\")'; cat | wc -c; echo $GIT_TERMINAL_PROMPT", tmp_path)
-    assert time.monotonic()-t0<3
     assert 'rc=1' in r.text and 'OSError' in r.text and r.text.split()[-2:]==['0','0']
 
 def test_C107_no_pager_and_no_editor(tmp_path, monkeypatch):
     monkeypatch.setenv('PAGER', 'less'); monkeypatch.setenv('EDITOR', 'vi')
     see = "env | grep -E '^(PAGER|GIT_PAGER|GIT_EDITOR|EDITOR|TERM)=' | sort"
     r = run(see+"; git init -q . && git -c user.name=a -c user.email=a@b commit --allow-empty 2>&1; git log | cat",
-        tmp_path, timeout=5)
+        tmp_path, timeout=60)
     assert r.text.startswith('EDITOR=true\nGIT_EDITOR=true\nGIT_PAGER=cat\nPAGER=cat\nTERM=dumb\n') and 'empty commit message' in r.text
 
 def test_C109_bad_bytes_are_shown_and_the_code_is_kept(tmp_path):
     r = run(r"printf 'ok\xff\xfe\xc3 end\n'; exit 3", tmp_path)
     assert (r.code,r.text)==(3,'ok\ufffd\ufffd\ufffd end\n') and 'exit code 3' in r.report()
 
-def test_C110_output_without_end_is_bounded_and_keeps_the_error(tmp_path):
+@few_or_many(64_000_000, 300_000_000)
+def test_C110_output_without_end_is_bounded_and_keeps_the_error(tmp_path, n):
     m = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    r = run("head -c 300000000 /dev/zero | tr '\\0' 'a' | fold -w 80; echo FINAL-ERROR >&2; exit 2", tmp_path)
+    r = run(f"head -c {n} /dev/zero | tr '\\0' 'a' | fold -w 80; echo FINAL-ERROR >&2; exit 2", tmp_path)
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss-m)*(1 if linux else 1/1024)<40_000
     assert r.code==2 and r.truncated and len(r.text)<=30_000 and r.text.startswith('a'*80+'\n') and r.text.endswith('FINAL-ERROR\n')
-    assert re.search(r'303,7\d\d,\d{3} bytes cut; the whole output is in /', r.text)
-    assert os.path.getsize(r.spill)==303_750_011
+    size = n+n//80+len('FINAL-ERROR')
+    assert 0<size-int(re.search(r'([\d,]+) bytes cut; the whole output is in /', r.text)[1].replace(',', ''))<=30_000
+    assert os.path.getsize(r.spill)==size
     mode = lambda p: stat.S_IMODE(os.stat(p).st_mode)
-    assert (mode(r.spill),mode(os.path.dirname(r.spill)),pr.spilled(r.spill))==(0o600,0o700,True)
+    assert (mode(r.spill),mode(os.path.dirname(r.spill)),output.spilled(r.spill))==(0o600,0o700,True)
 
 def test_a_spill_file_is_bounded_and_the_oldest_go(tmp_path, monkeypatch):
-    monkeypatch.setattr(pr, 'SPILL_MAX', 1_000_000); monkeypatch.setattr(pr, 'SPILLS_MAX', 2_500_000)
+    monkeypatch.setattr(output, 'SPILL_MAX', 1_000_000); monkeypatch.setattr(output, 'SPILLS_MAX', 2_500_000)
     rs = [run('head -c 5000000 /dev/zero', tmp_path) for _ in range(4)]
     assert all('the beginning is in' in r.text and r.text[-1]=='␀' for r in rs)
     assert [os.path.exists(r.spill) for r in rs]==[False,False,True,True] and os.path.getsize(rs[-1].spill)<=1_000_000
 
 def test_a_full_disk_costs_the_file_and_nothing_else(tmp_path, monkeypatch):
     def full(self, b): raise OSError(28, 'No space left on device')
-    real = pr._private
+    real = output.spill_file
     class Full:
         def __init__(self, f): self.f = f
         write = full
         def close(self): self.f.close()
-    monkeypatch.setattr(pr, '_private', lambda *a: (lambda p,f: (p,Full(f)))(*real(*a)))
+    monkeypatch.setattr(output, 'spill_file', lambda *a: (lambda p,f: (p,Full(f)))(*real(*a)))
     r = run('yes | head -c 3000000; echo end', tmp_path)
     assert r.code==0 and r.text.endswith('end\n') and 'No space left' in r.text
 
@@ -199,10 +201,10 @@ def test_clean_leaves_no_control_character_whatever_comes():
     for _ in range(3000):
         s = ''.join(rnd.choices('ab\x1b[]P0;1m\x07\\\r\n\t\x08\x00\x9b\x9d\x85 m?', k=rnd.randint(0, 30)))
         assert not re.search('[\x00-\x08\x0b-\x1f\x7f-\x9f]', clean(s)), repr(s)
-    t0 = time.monotonic()
+    t0 = time.process_time()
     for s in ('\x1b['*200_000, '\x1b]'*200_000, 'a\x08'*200_000, '\x08'*200_000+'a', 'x\r'*200_000, 'a%d\r'*200_000,
         '\x1bP'+'x'*400_000): clean(s)
-    assert time.monotonic()-t0<3*slow
+    assert time.process_time()-t0<20, 'a minute and more if a step looked at all of the text'
 
 def test_live_output_is_whole_characters_without_codes(tmp_path):
     got = []
@@ -231,7 +233,7 @@ def test_a_linked_folder_keeps_its_name(tmp_path):
 def test_C116_a_command_longer_than_the_kernel_takes(tmp_path):
     r = run("cat > out.txt <<'E'\n"+'x'*300_000+"\nE\necho \"$1\" é", tmp_path)
     assert r.code==0 and r.text==' é\n' and (tmp_path/'out.txt').stat().st_size==300_001
-    assert not [f for f in os.listdir(pr._spill_dir()) if f.startswith('cmd_')]
+    assert not [f for f in os.listdir(output._spill_dir()) if f.startswith('cmd_')]
 
 @pytest.mark.parametrize('cmd,text', [('-n', None), ('--help', None), ('# nothing', ''), ('echo "a\ud800b"', 'a\ufffdb\n'),
     ('echo $0', None), ('', '')])
@@ -244,7 +246,7 @@ def test_what_cannot_start_is_told(tmp_path):
     for cmd,d in (('true', tmp_path/'none'), ('true', tmp_path/'f'), ('echo a\0b', tmp_path)):
         n = fds()
         with pytest.raises(ToolError): run(cmd, d)
-        assert fds()==n and not pr._live
+        assert fds()==n and not process._live
 
 def test_death_by_signal_is_told_and_is_no_success(tmp_path):
     for s in ('SEGV','KILL','ABRT'):
@@ -256,10 +258,12 @@ def test_death_by_signal_is_told_and_is_no_success(tmp_path):
     assert (r.code,r.signal)==(255,None)
 
 def test_a_time_out_keeps_what_was_printed(tmp_path):
-    k,t0 = tag(),time.monotonic()
-    r = run(f'echo before; sleep {k} & sleep {k}', tmp_path, timeout=.2)
-    assert time.monotonic()-t0<1 and (r.code,r.timed_out,r.text)==(124,True,
-        'before\n') and 'timed out after 0.2 s' in r.report() and alive(k)==[]
+    for secs in (.2, 1, 5, 20): # a machine may be so slow that nothing was printed yet
+        k = tag()
+        r = run(f'echo before; sleep {k} & sleep {k}', tmp_path, timeout=secs)
+        assert (r.code,r.timed_out)==(124,True) and f'timed out after {secs:g} s' in r.report() and gone(k)
+        if r.text: break
+    assert r.text=='before\n'
 
 def test_a_command_that_closes_its_output_is_waited_for(tmp_path):
     t0 = time.monotonic()
@@ -290,11 +294,10 @@ def test_kill_all_ends_everything_at_once(tmp_path):
         tmp_path))) for i in range(6)]
     for t in ts: t.start()
     wait_for(lambda: len(alive(f'sleep {k}'))>=9)
-    t0 = time.monotonic()
     kill_all()
-    assert time.monotonic()-t0<1.1*slow and alive(k)==[]
-    for t in ts: t.join(5)
-    assert len(res)==6 and {r.signal for r in res}=={'SIGTERM','SIGKILL'}
+    assert gone(k)
+    for t in ts: t.join(60)
+    assert len(res)==6 and 'SIGKILL' in {r.signal for r in res}<={'SIGTERM','SIGKILL'}
 
 def test_many_at_once_leave_no_thread_file_or_process(tmp_path):
     n,res = fds(),[]
@@ -302,13 +305,13 @@ def test_many_at_once_leave_no_thread_file_or_process(tmp_path):
         ts = [threading.Thread(target=lambda i=i: res.append(run(f'seq {i}000 | tail -1', tmp_path).text)) for i in range(1, 13)]
         for t in ts: t.start()
         for t in ts: t.join()
-    assert sorted(res)==sorted([f'{i}000\n' for i in range(1, 13)]*3) and fds()<=n and not pr._live
+    assert sorted(res)==sorted([f'{i}000\n' for i in range(1, 13)]*3) and fds()<=n and not process._live
 
 def test_it_works_without_proc(tmp_path, monkeypatch):
-    monkeypatch.setattr(pr, '_procs', pr._ps); monkeypatch.setattr(pr, '_procs_start', lambda pid: 0)
+    monkeypatch.setattr(process, '_procs', process._ps); monkeypatch.setattr(process, '_procs_start', lambda pid: 0)
     k = tag()
-    assert cancelled(f"trap '' TERM; sh -c 'sleep {k} & wait' & sleep {k} & wait", tmp_path, lambda: len(alive(f'sleep {k}'))>=3)<1.2*slow
-    assert alive(k)==[] and run(f'sleep {k} & echo on', tmp_path).left==1 and alive(k)==[]
+    assert cancelled(f"trap '' TERM; sh -c 'sleep {k} & wait' & sleep {k} & wait", tmp_path, lambda: len(alive(f'sleep {k}'))>=3)<SOON
+    assert gone(k) and run(f'sleep {k} & echo on', tmp_path).left==1 and gone(k)
 
 def test_a_repository_cannot_have_its_programs_run_by_a_look(tmp_path):
     run('git init -q .; git config core.fsmonitor "touch $PWD/P; false"', tmp_path)

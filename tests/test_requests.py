@@ -15,6 +15,7 @@ from ramabana_acp.models.responses import responses_body
 from ramabana_acp.models.rules import RULES, breaches, strict
 from ramabana_acp.models.specs import ModelSpec
 from ramabana_acp.testing.models import Chat, Messages
+from ramabana_acp.testing.responses import Responses
 
 def spec(id, api='openai', **kw): return ModelSpec(f'x/{id}', 'x', id, api=api, accepts=('text','image','audio'), **kw)
 MODELS = {**{id:('messages', spec(id, 'anthropic', window=w, max_output=n)) for id,w,n in (('claude-opus-5-5', 10**6, 128_000), ('claude-haiku-4-5', 200_000, 64_000), ('glm-5', 128_000, 2000))},
@@ -102,7 +103,7 @@ tools = st.lists(st.tuples(st.sampled_from(['ls','my.tool','my tool','my_tool','
     unique_by=lambda t: t[0]).map(lambda ts: [dict(name=n, input_schema=s, **({} if d is None else dict(description=d))) for n,s,d in ts])
 efforts = st.sampled_from([None,'none','low','high','max'])
 
-@few_or_many(25, 300)
+@few_or_many(15, 300)
 @every
 def test_no_conversation_breaks_a_rule_of_its_server(id, n):
     @examples(n)
@@ -112,7 +113,7 @@ def test_no_conversation_breaks_a_rule_of_its_server(id, n):
         assert not breaches(MODELS[id][0], b), (h, b)
     check()
 
-@wide(30, 500, tools)
+@wide(20, 500, tools)
 def test_a_mended_schema_is_one_by_the_book_and_stays_as_it_is(tools):
     ts,back = legal_tools(tools)
     for t in ts: Draft202012Validator.check_schema(t['input_schema'])
@@ -150,9 +151,10 @@ def test_C139_more_pictures_than_a_server_takes_are_left_out_oldest_first(id, n,
     assert not breaches(MODELS[id][0], b) and s.count('"type": "image')==left
     assert left==n or s.index('left out')<s.index('"type": "image')
 
-@every
+@pytest.mark.parametrize('id', [id if id in ('claude-opus-5-5','gpt-5.4','gpt-6') else pytest.param(id, marks=pytest.mark.slow) for id in MODELS]) # one of each dialect
 def test_C139_pictures_that_are_too_large_together_stay_behind_with_a_word(id):
-    b = body(id, [user(f'{i}', [png(9, 9, 3_600_000)]) for i in range(12)])
+    pic = png(9, 9, 3_600_000)
+    b = body(id, [user(f'{i}', [pic]) for i in range(12)])
     assert not breaches(MODELS[id][0], b) and 'too large together' in json.dumps(b)
 
 @pytest.mark.parametrize('id', ['claude-opus-5-5','gpt-5.4'])
@@ -195,17 +197,16 @@ def claude(one_claude):
 def block(data, mime='image/png'): return dict(type='image', mimeType=mime, data=base64.b64encode(data).decode())
 
 def test_C139_a_picture_over_the_limits_is_a_word_to_the_model_and_one_that_is_refused_is_not_sent_again(claude):
-    m,a = claude([looks, [refused], [dict(text='ok')], [refused], [dict(text='fine')]])
+    m,a = claude([looks, [refused], [dict(text='ok')], [refused], [dict(text='fine')], [dict(text='on')]])
     s = a.session(files=C139)
     with pytest.raises(Remote, match='image exceeds'): s.prompt('a')
     assert s.stop('b')=='end_turn' and s.said()=='ok'
     got = [r for o in m.requests[1].body['messages'] for r in o['content'] if r['type']=='tool_result']
     assert len(got)==3 and all(isinstance(r['content'], str) and r['content'] for r in got)
-    with pytest.raises(Remote, match='image exceeds'):
-        s.prompt([dict(type='text', text='look'), block(C139['big.png']), block(C139['f.png']), block(png())])
+    assert s.stop([dict(type='text', text='look'), block(C139['big.png']), block(C139['f.png']), block(png())])=='end_turn' and s.said()=='okfine'
     assert s.stop('d')=='end_turn'
-    sent = [json.dumps(r.body['messages'][-1]) for r in m.requests[-2:]]
-    assert [x.count('"type":"image"'.replace(':', ': ')) for x in sent]==[1, 0] and '9000 x 100 pixels' in sent[0] and 'larger than' in sent[0]
+    sent = [json.dumps(r.body['messages']) for r in m.requests[-3:]]
+    assert [x.count('"type":"image"'.replace(':', ': ')) for x in sent]==[1, 0, 0] and '9000 x 100 pixels' in sent[0] and 'larger than' in sent[0]
     assert not [b for r in m.requests for b in breaches('messages', r.body)]
 
 # ---------------------------------------------------------------- C140: half a surrogate pair
@@ -234,11 +235,17 @@ def test_C140_half_a_surrogate_pair_from_either_side_is_mended_and_the_conversat
     s.close()
     goes_on(a, s, m)
 
-def test_C140_half_a_surrogate_pair_is_mended_and_the_conversation_goes_on_in_another_process(tmp_path):
-    with FakeModel(halved(Chat)) as m:
-        kw = dict(env=dict(OPENAI_BASE_URL=f'{m.base}/v1', OPENAI_API_KEY='sk-test-0123456789abcdef'), home=tmp_path, **BARE)
-        with agent('--model', 'openai/gpt-4o', **kw) as a: s = typed_half(a)
-        with agent('--model', 'openai/gpt-4o', **kw) as a: goes_on(a, s, m)
+C140 = dict(chat=('openai/gpt-4o', Chat), messages=('anthropic/claude-opus-5-5', Messages), responses=('resp/m', Responses))
+@pytest.mark.parametrize('dialect', ['chat', *(pytest.param(d, marks=pytest.mark.slow) for d in ('messages','responses'))])
+def test_C140_half_a_surrogate_pair_is_mended_and_the_conversation_goes_on_in_another_process(dialect, tmp_path):
+    model,Dialect = C140[dialect]
+    with FakeModel(halved(Dialect)) as m:
+        (tmp_path/'config.toml').write_text(f'[providers.resp]\nbase_url = "{m.base}/v1"\napi = "responses"\nkey_env = "OPENAI_API_KEY"\n')
+        env = dict(OPENAI_BASE_URL=f'{m.base}/v1', OPENAI_API_KEY='sk-test-0123456789abcdef', ANTHROPIC_BASE_URL=m.base, ANTHROPIC_API_KEY='sk-ant-test-0123456789')
+        args,kw = ('--cfg', tmp_path, '--model', model),dict(env=env, home=tmp_path/'home', **BARE)
+        with agent(*args, **kw) as a: s = typed_half(a)
+        with agent(*args, **kw) as a: goes_on(a, s, m)
+        assert {r.dialect for r in m.requests}=={dialect}
 
 # ---------------------------------------------------------------- C142: the cache
 

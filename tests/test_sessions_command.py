@@ -169,3 +169,13 @@ def test_cfg_moves_the_store(sessions, home, say):
     r = sessions('--all', '--cfg', str(home/'elsewhere'), d=home)
     assert r.returncode==0 and 'No conversation' in r.stdout and not (home/'elsewhere').exists()
     assert 's1' in sessions('--all', '--cfg', str(home/'state/ramabana-acp'), d=home).stdout
+
+def test_one_that_no_list_has_any_more_can_be_deleted_by_its_whole_id(sessions, home, lib, say):
+    say('sess_aa', 'one')
+    d = Path(lib.find('sess_aa'))
+    (d/'transcript.jsonl').write_text('garbage')
+    (d/'meta.json').unlink()
+    r = sessions('show', 'sess_aa', d=home)
+    assert r.returncode==1 and 'can be read' in r.stderr and str(d) in r.stderr
+    assert sessions('delete', 'sess_a', '--yes', d=home).returncode==1 and d.exists(), 'the beginning of an id is for what is listed'
+    assert sessions('delete', 'sess_aa', '--yes', d=home).returncode==0 and not d.exists()

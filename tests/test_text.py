@@ -1,7 +1,7 @@
 "An edit changes only the bytes of its span."
 import re
 import pytest
-from hypothesis import assume, example, given, settings, strategies as st
+from hypothesis import assume, example, strategies as st
 from width import wide
 from ramabana_acp.core import ToolError
 from ramabana_acp.workspace.text import Binary, decode, edit, encode, line_at, line_end, n_lines, numbered, split_lines, splice, unified
@@ -21,16 +21,14 @@ def files(draw):
     codec = 'utf-8' if enc=='utf-8-sig' else enc
     return BOMS[enc]+text.encode(codec), text, BOMS[enc], codec
 
-@given(files())
-@settings(max_examples=200, deadline=None)
+@wide(100, 2000, files())
 def test_decode_and_encode_give_the_same_bytes(f):
     raw = f[0]
     try: t = decode(raw)
     except Binary: return assume(False)
     assert encode(t.text, t)==raw
 
-@given(st.binary(max_size=60))
-@settings(max_examples=500, deadline=None)
+@wide(200, 5000, st.binary(max_size=60))
 @example(b'\xff\xfe\0\0')
 @example(b'\xef\xbb\xbf\xff')
 @example(b'\xff\xfea')
@@ -39,7 +37,7 @@ def test_any_bytes_are_refused_or_survive(raw):
     except Binary: return
     assert encode(t.text, t)==raw and '\0' not in t.text
 
-@wide(150, 2000, files(), st.data(), st.booleans())
+@wide(80, 2000, files(), st.data(), st.booleans())
 def test_an_edit_changes_only_the_bytes_of_its_span(f, data, lf):
     "Any unique piece, with the file's line ends or the model's LF, replaced by anything"
     try: t = decode(f[0])
@@ -91,7 +89,7 @@ def test_lines_that_old_and_new_share_stay_the_files_own(ls, data):
         same = [a==b for a,b in zip(now, split_lines(text, True))]
         assert same.count(False)==1 or len(set(old))<len(old), (text, res)
 
-@given(st.text(st.sampled_from('a\r\n\f\u2028'), max_size=30))
+@wide(80, 1000, st.text(st.sampled_from('a\r\n\f\u2028'), max_size=30))
 def test_line_numbers_agree_with_each_other(text):
     ls = split_lines(text, True)
     assert ''.join(ls)==text and len(ls)==n_lines(text)==len(split_lines(text))
@@ -180,8 +178,7 @@ def test_a_diff_of_line_ends_and_of_the_final_newline_can_be_read():
     assert unified('f', 'a\r\nb\r\n', 'a\r\nc\r\n').splitlines()[2:]==['@@ -1,2 +1,2 @@', ' a', '-b', '+c']
     assert '\\ No newline' in unified('f', 'a\n', 'a') and unified('f', None, 'a\n').startswith('--- /dev/null')
 
-@given(st.lists(st.sampled_from('abc'), max_size=20), st.lists(st.sampled_from('abc'), max_size=20), st.integers(0, 3))
-@settings(deadline=None)
+@wide(50, 1000, st.lists(st.sampled_from('abc'), max_size=20), st.lists(st.sampled_from('abc'), max_size=20), st.integers(0, 3))
 def test_a_diff_is_a_patch(a, b, n):
     "Applying the hunks at their line numbers to the one text gives the other"
     a,b = (['x']*9+l+['y']*9 if n%2 else l for l in (a,b))
@@ -200,9 +197,9 @@ def test_a_diff_is_a_patch(a, b, n):
 def test_a_large_file_does_not_hold_up_a_turn(n):
     import time
     text = ''.join(f'line {i} of a long file\n' for i in range(n))
-    t0 = time.perf_counter()
+    t0 = time.process_time()
     new,_ = edit(text, [(f'line {n-1} of','line X of')])
     assert unified('f', text, new).count('\n')==8
     with pytest.raises(ToolError): edit(text, [('line 7777 of one\nshort file','x')])
     with pytest.raises(ToolError): edit(text, [('line','x')])
-    assert time.perf_counter()-t0<10
+    assert time.process_time()-t0<20

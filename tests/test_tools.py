@@ -1,8 +1,10 @@
 "The tools keep the contracts that reported faults taught (C…) and the page states (R…), through `run_call` on a plain host."
-import os, resource, subprocess, sys, threading, time
+import os, resource, sys, threading, time
 from pathlib import Path
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import strategies as st
+from width import examples, few_or_many, given
+from wire import poll, running
 from ramabana_acp.core import Cancelled, Err, Token, ToolError, jdumps, secret
 from ramabana_acp.tools.files import near, page
 from ramabana_acp.tools.registry import rehearse, run_call, tools_for
@@ -17,7 +19,7 @@ class Desk:
     "A host in a folder, its tools, a gate and a listener that answers as told"
     def __init__(self, root, mode='auto', say=None, cls=WorkspaceHost):
         self.root,self.host,self.cards,self.plan,self.asked,self.n = root,cls([root]),Activity(),Plan(),[],0
-        self.gate = Approvals(mode=mode, host=self.host, on_ask=self.ask, timeout=10)
+        self.gate = Approvals(mode=mode, host=self.host, on_ask=self.ask, timeout=60)
         self.say,self.tools,self.states = say,tools_for(self.host, plan=self.plan),[]
         self.cards.on_change = lambda a: self.states.append((a.id, a.state))
     def ask(self, ask):
@@ -277,7 +279,7 @@ def test_refused_timed_out_and_cancelled_are_different_texts(root):
     d.gate.listen(lambda ask: None)
     d.gate.timeout = .05
     texts.add(d.bad('run_shell', command='touch x'))
-    d.gate.timeout = 10
+    d.gate.timeout = 60
     d.gate._hooks = []
     d.gate.listen(lambda ask: d.gate.answer(ask.id, False))
     texts.add(d.bad('run_shell', command='touch x'))
@@ -376,11 +378,11 @@ def test_grep_takes_what_is_no_regex_literally(desk):
 
 def test_a_pattern_that_runs_away_ends_with_the_turn(desk):
     desk.put('a.txt', 'a'*60+'b\n')
-    tok,t0 = Token(),time.monotonic()
+    tok = Token()
     desk.host.tok = tok
     threading.Timer(.2, tok.cancel).start()
-    with pytest.raises(Cancelled): desk.run('grep', tok=tok, pattern='(a+)+$')
-    assert time.monotonic()-t0<1.2 and desk.cards.rows()[-1].state=='failed'
+    with pytest.raises(Cancelled): desk.run('grep', tok=tok, pattern='(a+)+$') # by itself it would end when nobody is left
+    assert desk.cards.rows()[-1].state=='failed'
 
 def test_ls_shows_kinds(desk):
     desk.put('b/x', ''); desk.put('a.txt', 'abc'); (desk.root/'l').symlink_to('b')
@@ -392,13 +394,12 @@ def test_ls_shows_kinds(desk):
 
 def test_C103_a_background_child_does_not_hold_the_call(desk):
     t0 = time.monotonic()
-    assert 'started' in desk.ok('run_shell', command='sleep 60 & echo started')
-    assert time.monotonic()-t0<2
+    assert 'started' in desk.ok('run_shell', command='sleep 100 & echo started')
+    assert time.monotonic()-t0<60
 
 def test_C106_a_command_that_reads_the_keyboard_ends(desk):
-    t0 = time.monotonic()
     t = desk.ok('run_shell', command='read a; echo rc=$?; python3 -c \'open("/dev/tty")\'; cat | wc -c; env | grep GIT_TERMINAL_PROMPT')
-    assert time.monotonic()-t0<5 and 'rc=1' in t and 'OSError' in t and '\n0\n' in t and 'GIT_TERMINAL_PROMPT=0' in t
+    assert 'rc=1' in t and 'OSError' in t and '\n0\n' in t and 'GIT_TERMINAL_PROMPT=0' in t
 
 def test_C107_no_pager_and_no_editor(desk, monkeypatch):
     monkeypatch.setenv('PAGER', 'less'); monkeypatch.setenv('EDITOR', 'vi')
@@ -410,14 +411,15 @@ def test_C109_output_that_is_not_utf8(desk):
     assert 'ok\ufffd' in t and ' end' in t and t.endswith('[exit code 3]')
     jdumps(t)
 
-def test_C110_output_without_end(desk):
+@few_or_many(40_000_000, 200_000_000)
+def test_C110_output_without_end(desk, n):
     rss = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     was = rss()
-    t = desk.bad('run_shell', command="head -c 100000000 /dev/zero | tr '\\0' 'a' | fold -w 80; echo FINAL-ERROR >&2; exit 2")
-    assert rss()-was<100_000 and len(t)<31_000
+    t = desk.bad('run_shell', command=f"head -c {n} /dev/zero | tr '\\0' 'a' | fold -w 80; echo FINAL-ERROR >&2; exit 2")
+    assert rss()-was<30_000 and len(t)<31_000
     assert t.startswith('aaaa') and 'FINAL-ERROR' in t and t.endswith('[exit code 2]') and 'cut' in t
     path = t.split('output is in ')[1].split(' ')[0]
-    assert os.path.getsize(path)>100_000_000
+    assert os.path.getsize(path)>n
 
 def test_C112_C113_no_half_characters_and_no_escapes(desk):
     assert '\ufffd' not in desk.ok('run_shell', command='python3 -c "print(\'\\u00e9\'*60000)"')
@@ -435,17 +437,18 @@ def test_C115_C116_folder_and_length(desk):
 
 def test_C058_death_by_signal_and_by_timeout_is_no_success(desk):
     assert 'SIGKILL' in desk.bad('run_shell', command='kill -9 $$')
-    t0 = time.monotonic()
-    t = desk.bad('run_shell', command='echo begun; sleep 60', timeout='1')
-    assert time.monotonic()-t0<3 and t.startswith('begun') and 'timed out' in t
+    for secs in ('1', '5', '20'): # a machine may be so slow that nothing was printed yet
+        t = desk.bad('run_shell', command='echo begun; sleep 60', timeout=secs)
+        assert 'timed out' in t
+        if 'begun' in t: break
+    assert t.startswith('begun')
 
 def test_a_cancelled_command_is_gone_and_its_card_closed(desk):
     tok = desk.host.tok = Token()
-    threading.Timer(.3, tok.cancel).start()
-    t0 = time.monotonic()
-    with pytest.raises(Cancelled): desk.run('run_shell', tok=tok, command='sleep 61.25')
-    assert time.monotonic()-t0<1.5 and desk.cards.rows()[-1].state=='failed'
-    assert subprocess.run(['pgrep','-f','sleep 61.25'], capture_output=True).stdout==b''
+    threading.Thread(target=lambda: (poll((desk.root/'up').exists), tok.cancel()), daemon=True).start()
+    with pytest.raises(Cancelled): desk.run('run_shell', tok=tok, command=f'touch up; sleep 90; ls {desk.root}')
+    assert desk.cards.rows()[-1].state=='failed'
+    poll(lambda: not running(f'ls {desk.root}'))
 
 def test_R61_the_empty_command_tests_a_host_and_a_host_without_shell_has_no_run_shell(root):
     sent = []
@@ -511,18 +514,22 @@ def test_every_schema_is_complete_json(desk):
 
 anything = st.recursive(st.none()|st.booleans()|st.integers(-9, 9)|st.floats()|st.text(max_size=8)|st.sampled_from(['.','..','a.py','\0','~','/','\ud800','[',"{'"]), lambda c: st.lists(c, max_size=3)|st.dictionaries(st.text(max_size=5), c, max_size=3), max_leaves=6)
 
-@settings(max_examples=300, deadline=None)
-@given(name=st.sampled_from(['view_file','edit_file','create_file','ls','find','add_root','set_plan','update_todo']),
-    args=st.dictionaries(st.sampled_from(['path','start','end','old','new','all','edits','text','pattern','items','id','status','x']), anything, max_size=5), odd=anything)
-def test_no_argument_makes_a_call_raise(tmp_path_factory, name, args, odd):
-    d = Desk(tmp_path_factory.mktemp('h'), mode='edits', say='no')
-    d.put('a.py', 'x = 1\n')
-    for a in (args, odd):
-        r = run_call(dict(id='h', name=name, args=a), d.tools, d.host, d.gate, d.cards)
-        jdumps(r['text'])
-        assert r['ok'] or r['text'].startswith('ERROR: ')
-        assert 'failed: ' not in r['text'], r['text']
-    assert all(a.done for a in d.cards.rows())
+NAMES = 'view_file','edit_file','create_file','ls','find','add_root','set_plan','update_todo'
+@few_or_many(25, 300)
+@pytest.mark.parametrize('name', NAMES)
+def test_no_argument_makes_a_call_raise(tmp_path, name, n):
+    d = Desk(tmp_path, mode='edits', say='no')
+    @examples(n)
+    @given(st.dictionaries(st.sampled_from(['path','start','end','old','new','all','edits','text','pattern','items','id','status','x']), anything, max_size=5), anything)
+    def check(args, odd):
+        d.put('a.py', 'x = 1\n')
+        for a in (args, odd):
+            r = run_call(dict(id='h', name=name, args=a), d.tools, d.host, d.gate, d.cards)
+            jdumps(r['text'])
+            assert r['ok'] or r['text'].startswith('ERROR: ')
+            assert 'failed: ' not in r['text'], r['text']
+        assert all(a.done for a in d.cards.rows())
+    check()
 
 def test_numbers_in_strings_and_lists_in_strings_are_mended():
     s = dict(name='t', input_schema=dict(properties=dict(n=dict(type='integer'), f=dict(type='number'), b=dict(type='boolean'), l=dict(type='array', items=dict(type='string')), o=dict(type='object')), required=[]))

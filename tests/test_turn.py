@@ -1,13 +1,14 @@
 "The turn: every way in which the loop of model and tools can end, and what is left behind."
-import json, os, sys, threading, time
+import asyncio, json, os, sys, threading, time
 from collections import deque
 import pytest
+from wire import running
 from ramabana_acp.core import Err, Token, TurnFailed, daemon
 from ramabana_acp.agent.agent import Agent
 from ramabana_acp.agent.turn import Turn
 from ramabana_acp.models.messages import assistant, calls, results, text, text_of, user
 from ramabana_acp.models.offline import ScriptedProvider
-from ramabana_acp.models.provider import Provider
+from ramabana_acp.models.provider import Provider, provider_loop
 from ramabana_acp.testing.models import FakeModel
 from ramabana_acp.tools.tool import Tool
 from ramabana_acp.workspace.approvals import Approvals
@@ -40,23 +41,23 @@ def mk(tmp_path):
 
 def call(name, id='t1', **args): return dict(tool=name, id=id, args=args)
 def results_of(agent): return [r for m in agent.history if m['role']=='tool' for r in m['results']]
-def later(secs, f): return daemon(lambda: (time.sleep(secs), f()))
+SOON = 10 # seconds in which what has to be at once has been, on a slow machine too; the benchmark holds the figure
+def when(ready, f): return daemon(lambda: (until(ready), f()))
 
-def until(f, secs=5):
+def until(f, secs=20):
     end = time.monotonic()+secs
     while not f():
         assert time.monotonic()<end, 'it did not happen in time'
         time.sleep(.005)
 
-def cancelled(agent, when, prompt='go', within=1.0):
-    "Run a turn and cancel it once `when()` holds; the seconds from cancel to end, and what was said"
+def cancelled(agent, ready, prompt='go'):
+    "Run a turn and cancel it once `ready()` holds; returns what was said"
     at,out = [],[]
-    def stop(): until(when); at.append(time.monotonic()); agent.cancel()
-    daemon(stop)
+    when(ready, lambda: (at.append(time.monotonic()), agent.cancel()))
     for c in agent.stream(prompt): out.append(c)
     took = time.monotonic()-at[0]
     assert agent.stop_reason=='cancelled' and not agent.busy and agent.host.tok is None
-    assert took<within, f'{took:.2f} s from cancel to the end'
+    assert took<SOON, f'{took:.2f} s from cancel to the end'
     legal(agent.history)
     return ''.join(out)
 
@@ -79,11 +80,11 @@ def test_C029_cancel_while_idle_is_not_remembered(mk):
 
 def test_C028_a_cancel_right_after_stream_returned_is_not_lost(mk):
     for _ in range(20):
-        a = mk([dict(sleep=5), dict(text='x')])
+        a = mk([dict(sleep=60), dict(text='x')])
         it = a.stream('go')
         a.cancel()
         began = time.monotonic()
-        assert list(it)==[] and a.stop_reason=='cancelled' and time.monotonic()-began<1
+        assert list(it)==[] and a.stop_reason=='cancelled' and time.monotonic()-began<SOON
 
 def test_a_token_thrown_before_the_turn_cancels_it_without_a_request(mk):
     a,tok = mk([dict(text='x')]),Token()
@@ -225,21 +226,22 @@ def test_cancel_of_a_silent_model(mk):
     next_works(a)
 
 def test_C035_cancel_in_mid_stream_keeps_what_was_said_and_drops_what_comes_late(mk):
-    a,out = mk([dict(text='A1'), dict(think='half a thought'), call('ls'), dict(sleep=1), dict(text='A2-late')], [dict(text='B')]),[]
+    a,out = mk([dict(text='A1'), dict(think='half a thought'), call('ls'), dict(sleep=60), dict(text='A2-late')], [dict(text='B')]),[]
     for c in a.stream('go'): out.append(c); a.cancel()
     assert out==['A1'] and a.stop_reason=='cancelled'
     assert a.history[1:]==[assistant([dict(type='text', text='A1')], 'cancelled')]
     next_works(a)
-    time.sleep(1.1)
+    async def tasks(): return len(asyncio.all_tasks())
+    until(lambda: asyncio.run_coroutine_threadsafe(tasks(), provider_loop()).result(20)==1) # nobody is left who could say more
     assert 'late' not in str(a.history)
 
 def test_C034_cancel_kills_a_command_and_its_grandchildren(mk, tmp_path):
-    cmd = "echo $$ > pid; (sleep 2; echo late > late) & (trap '' TERM; sleep 2; echo late2 > late2) & wait"
+    cmd = f"(sleep 90; echo late > {tmp_path}/late) & (trap '' TERM; touch up; sleep 90; echo late2 > {tmp_path}/late2) & wait"
     a = mk([call('run_shell', command=cmd)], [dict(text='B')])
-    cancelled(a, (tmp_path/'pid').exists)
+    cancelled(a, (tmp_path/'up').exists)
     next_works(a)
     assert a.activity.rows()[0].state=='failed'
-    time.sleep(2.3)
+    until(lambda: not running(f'{tmp_path}/late')) # nobody is left who could write
     assert not (tmp_path/'late').exists() and not (tmp_path/'late2').exists()
 
 def test_C127_cancel_leaves_no_open_call(mk, tmp_path):
@@ -292,14 +294,14 @@ def test_an_iterator_that_is_dropped_ends_the_turn(mk):
 
 def test_a_turn_that_cannot_be_stopped_is_left_behind(mk):
     stuck,go,said = threading.Event(),threading.Event(),[]
-    def hang(): "Hangs"; stuck.set(); go.wait(20); return 'late'
+    def hang(): "Hangs"; stuck.set(); go.wait(90); return 'late'
     a = mk([call('hang')], [dict(text='B')], [dict(text='C')], tools=dict(hang=Tool(hang, 'tool')))
     th = daemon(lambda: said.extend(a.stream('go')))
-    assert stuck.wait(5)
+    assert stuck.wait(20)
     a.cancel()
     next_works(a)
     was = list(a.history)
-    go.set(); th.join(5)
+    go.set(); th.join(20)
     assert not th.is_alive() and said==[] and a.history==was and 'late' not in str(was) and a.stop_reason=='end_turn' and not a.busy
 
 # ---- one at a time
@@ -318,7 +320,8 @@ def test_C035_the_next_turn_starts_after_the_cancelled_one_is_cleaned_up(mk, tmp
     until((tmp_path/'began').exists)
     a.cancel()
     next_works(a)
-    assert not th.is_alive() or th.join(1) is None
+    th.join(20)
+    assert not th.is_alive()
     assert len(results_of(a))==1 and 'cancelled' in results_of(a)[0]['text']
 
 # ---- failures
@@ -364,9 +367,17 @@ def test_C137_what_was_too_long_is_cut_down_and_the_next_prompt_works(mk):
     next_works(a)
 
 def test_media_that_the_server_refused_are_not_sent_again(mk):
-    a = mk([dict(http=400, body='{"error":{"message":"Could not process image"}}')], [dict(text='B')])
+    a = mk([dict(http=400, body='{"error":{"message":"Could not process image"}}')], [dict(text='A')], [dict(text='B')])
     png = b'\x89PNG\r\n\x1a\nbroken'
-    with pytest.raises(TurnFailed, match='Could not process image'): list(a.stream('look', [png]))
+    assert ''.join(a.stream('look', [png]))=='A'
+    next_works(a)
+    sent = a.provider.reqs[-1].history
+    assert all(p['type']=='text' for m in sent for p in m['content']) and 'left out: the server refused it' in str(sent) and 'look' in str(sent)
+
+def test_media_in_a_request_that_was_refused_for_no_told_reason_are_not_sent_again(mk):
+    a = mk([dict(http=400, body='{"error":{"message":"Invalid request"}}')], [dict(text='B')])
+    png = b'\x89PNG\r\n\x1a\nbroken'
+    with pytest.raises(TurnFailed, match='Invalid request'): list(a.stream('look', [png]))
     next_works(a)
     sent = a.provider.reqs[-1].history
     assert all(p['type']=='text' for m in sent for p in m['content']) and 'image/png left out' in str(sent) and 'look' in str(sent)
@@ -464,7 +475,7 @@ def test_ids_of_a_conversation_that_was_put_in_are_not_used_again(mk, how):
     assert [c['id'] for m in a.history for c in calls(m)]==['old','t1_2','old_2']
 
 def test_a_message_that_was_refused_is_replaced_and_not_changed(mk):
-    a = mk([dict(http=400, body='{"error":{"message":"Could not process image"}}')])
+    a = mk([dict(http=400, body='{"error":{"message":"Invalid request"}}')])
     with pytest.raises(TurnFailed): list(a.stream('look', [b'\x89PNG\r\n\x1a\nbroken']))
     assert [p['type'] for p in a.provider.reqs[-1].history[-1]['content']]==['text','image'] and [p['type'] for p in a.history[-1]['content']]==['text','text']
 
@@ -508,9 +519,9 @@ def test_commands_are_answered_without_the_model(mk):
 
 def test_close_stops_what_runs(mk):
     a = mk([dict(sleep=30)])
-    later(.2, a.close)
+    when(lambda: a.provider.reqs, a.close)
     began = time.monotonic()
-    assert list(a.stream('go'))==[] and a.stop_reason=='cancelled' and time.monotonic()-began<1.2
+    assert list(a.stream('go'))==[] and a.stop_reason=='cancelled' and time.monotonic()-began<SOON
 
 # ---- over real connections, against a server that refuses what the real ones refuse
 
@@ -539,7 +550,7 @@ def test_a_turn_with_tools_over_a_connection(served, tmp_path):
 def test_cancel_closes_the_connection_of_a_silent_server(served):
     a,fm = served([dict(silence=30)], [dict(text='B')])
     cancelled(a, lambda: fm.requests)
-    assert fm.wait_closed(1, 2)
+    assert fm.wait_closed(1)
     assert a.ask('and now?')=='B'
 
 def test_cancel_of_calls_leaves_a_history_that_the_server_takes(served, tmp_path):
@@ -552,7 +563,7 @@ def test_cancel_in_the_middle_of_thinking_or_text(served, kind):
     seen = []
     a,fm = served([{kind:'hm'}, dict(sleep=30)], [dict(text='B')], on_thought=lambda s, mid: a.cancel())
     for c in a.stream('go'): seen.append(c); a.cancel()
-    assert seen==(['hm'] if kind=='text' else []) and a.stop_reason=='cancelled' and fm.wait_closed(1, 2)
+    assert seen==(['hm'] if kind=='text' else []) and a.stop_reason=='cancelled' and fm.wait_closed(1)
     assert a.ask('and now?')=='B'
 
 def test_an_answer_that_is_cut_leaves_a_history_that_the_server_takes(served):

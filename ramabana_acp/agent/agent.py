@@ -15,9 +15,9 @@ from fastcore.basics import patch
 from ..core import Cancelled, Err, Token, TurnFailed, clip, log
 from ..models.messages import Usage, add_usage, calls, pair, text, text_of, user
 from ..models.specs import cost
-from .limits import budget, not_verified, over, unchecked
+from .limits import KEYS, budget, not_verified, over, unchecked
 from .turn import Turn, failure
-from .commands import COMMANDS, advertised, run_command
+from .commands import COMMANDS, advertised, prompt_in, run_command
 from .state import Agent
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-run
@@ -105,22 +105,22 @@ def _turn(self:Agent, tok, hist):
     except Exception as e: raise failure(e) from e
     save = partial(self.store.save, hist) if self.store else None
     t = Turn(*args, self.approvals, self.activity, tok, self._thought, ids=self._used(hist), save=save, said=self.store and self.store.said,
-        on_usage=lambda msg: self._tell_usage(msg, self.spent.plus(t.spent)), effort=self.controls.thinks(),
-        limit=lambda: self._limit(t), after=lambda said: self._after(t, said), room=lambda refused=False: self._room(t, refused), notice=self._notice)
+        on_usage=lambda msg: self._tell_usage(msg, self.spent.plus(t.spent), add_usage(self.use, t.use)), effort=self.controls.thinks(),
+        limit=lambda keys=KEYS: self._limit(t, keys), after=lambda said: self._after(t, said), room=lambda refused=False: self._room(t, refused), notice=self._notice)
     return t
 
 @patch
-def _tell_usage(self:Agent, msg, spent):
-    "Tell what the context holds by now, where that is known, and what the session has `spent`"
+def _tell_usage(self:Agent, msg, spent, use):
+    "Tell what the context holds by now, where that is known, and what the session has `spent`; `use` are its tokens by kind"
     u,o = msg.get('usage') or {},{}
-    if self.model and any(u.values()): o = dict(used=u['input']+u['cache_read']+u['cache_write']+u['output'], size=self.model.window)
-    self._keep_spent(spent, **o)
+    if self.model and any(u.values()): o = dict(used=u['input']+u['cache_read']+u['cache_write']+u['output'], size=self.room.spec.window)
+    self._keep_spent(spent, use, **o)
     if o and self.on_usage: self.on_usage(**o, cost=spent.money())
 
 @patch
-def _keep_spent(self:Agent, spent, **o):
+def _keep_spent(self:Agent, spent, use, **o):
     "Have the store keep what the session has `spent`, so that its budget outlives the process"
-    if self.store: self.store.used(**o, cost=spent.money(), steps=spent.steps, calls=spent.calls, tokens=spent.tokens)
+    if self.store: self.store.used(**o, cost=spent.money(), steps=spent.steps, calls=spent.calls, tokens=spent.tokens, use=dict(use))
 
 @patch
 def _used(self:Agent, hist):
@@ -156,9 +156,13 @@ def _room(self:Agent, t, refused):
 @patch
 def compact(self:Agent, focus=''):
     "Put a summary in place of the beginning of the conversation; returns it, or None when it is too short for that. Raises `Err`, `Cancelled`"
-    run = self._begin(self.tok or Token())
-    try: return self.room.make(self.history, run.tok, focus, 'asked')
-    finally: self._keep_spent(self.spent); self._end(run)
+    run,s = self._begin(self.tok or Token()),None
+    try:
+        s = self.room.make(self.history, run.tok, focus, 'asked')
+        return s
+    finally:
+        self._tell_usage(dict(usage=Usage(self.room.used()) if s else {}), self.spent, self.use) # else the editor shows a full window until the next answer
+        self._end(run)
 
 @patch
 def use_more(self:Agent, u):
@@ -171,10 +175,10 @@ def _notice(self:Agent, s): "Show a line to the person; is there somebody to sho
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-limit
 @patch
-def _limit(self:Agent, t):
-    "The `Over` of turn `t` or of the session, or None"
+def _limit(self:Agent, t, keys=KEYS):
+    "The `Over` of turn `t` or of the session on one of `keys`, or None"
     turn = {**budget(self.cfg, 'turn', self.controls.bounds), **({'steps':self.max_steps} if self.max_steps else {})}
-    return over(t.spent, self.spent.plus(t.spent), dict(turn=turn, session=budget(self.cfg, 'session')))
+    return over(t.spent, self.spent.plus(t.spent), dict(turn=turn, session=budget(self.cfg, 'session')), keys)
 
 @patch
 def _after(self:Agent, t, said):
@@ -188,16 +192,17 @@ NAMING = 'Name the conversation below in at most six words. Answer with the name
 @patch
 def name_it(self:Agent):
     "Ask the model for a name, when the configuration says so; never raises"
-    if not self.store or self.cfg.get('titles')!='model' or self.store.titled not in ('','prompt'): return
+    if not self.store or self.store.titled not in ('','prompt'): return
     said = '\n\n'.join(clip(text_of(m), 2000) for m in self.history if m['role'] in ('user','assistant'))
     s = ''
     try:
+        if self.cfg.get('titles')!='model': return
         for k,o in self.provider.stream([user(f'{NAMING}\n\n{said}')], system='You name conversations.', tok=Token()):
             if k=='text': s += o
             elif k=='done': self.use_more(o['usage'])
     except (Err,Cancelled) as e: return log('the model gave no title', error=e)
-    self._keep_spent(self.spent)
-    self.store.set_title(s, by='model')
+    self._keep_spent(self.spent, self.use)
+    self.store.set_title(s.strip(' \n"“”*_`#.'), by='model')
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-cancel
 @patch(as_prop=True)
@@ -238,3 +243,8 @@ def commands(self:Agent):
 def command(self:Agent, line):
     "What `/name rest` answers; None when there is no such command"
     return run_command(COMMANDS, self, line)
+
+@patch
+def further(self:Agent, line):
+    "What of the command `line` is a prompt, as in `/plan a tower`, after doing what comes before it; None when nothing is"
+    return prompt_in(COMMANDS, self, line)

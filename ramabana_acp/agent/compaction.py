@@ -18,12 +18,17 @@ from .context import SHARE, SYSTEM, chars, compacted, estimate, plain, question,
 class Room:
     "Keeps the conversation of `agent` within the window of its model"
     def __init__(self, agent): self.agent,self.on_compact,self.failed = agent,None,0
+    @property
+    def spec(self):
+        "The model; its window is no larger than what its server has said"
+        spec,n = self.agent.model,getattr(getattr(self.agent, '_provider', None), 'limit', None)
+        return spec._replace(window=min(spec.window, n)) if n and spec and spec.window else spec
     def base(self):
         "Estimated tokens of briefing and tools"
         return {'briefing':chars(self.agent.system)//4, 'tools':sum(chars(jdumps(t.schema))//4 for t in self.agent.tools.values())}
-    def used(self):
-        "Tokens of the next request"
-        return used(self.agent.history, sum(self.base().values()))
+    def used(self, hist=None):
+        "Tokens of the next request, about `hist` or the conversation as it is"
+        return used(self.agent.history if hist is None else hist, lambda: sum(self.base().values()))
     def share(self):
         "The share of the window at which a summary is due; raises `Err`"
         s = self.agent.cfg.get('context.compact_at', SHARE)
@@ -37,17 +42,17 @@ class Room:
 @patch
 def due(self:Room, hist):
     "Is a summary of `hist` due?"
-    spec = self.agent.model
+    spec = self.spec
     if not spec or not spec.window: return False
-    n = used(hist, sum(self.base().values()) if not any(m.get('usage') for m in hist) else 0)
+    n = self.used(hist)
     return n>room(spec, self.share()) and n>self.failed*1.1
 
 # %% ../../nbs/agent/05c_compaction.ipynb #compaction-summary
 @patch
-def summary(self:Room, past, focus, tok):
-    "What the model says about `past`; raises `ModelError`, `Cancelled`"
+def summary(self:Room, past, focus, tok, window):
+    "What the model, which takes `window` tokens, says about `past`; raises `ModelError`, `Cancelled`"
     ag,s = self.agent,[]
-    for k,o in ag.provider.stream([user(question(past, ag.model.window//2, focus))], system=f'{SYSTEM}\n\n{where(ag.host)}', tok=tok):
+    for k,o in ag.provider.stream([user(question(past, window//2, focus))], system=f'{SYSTEM}\n\n{where(ag.host)}', tok=tok):
         if k=='text': s.append(o)
         elif k=='retry': s = []
         elif k=='done': ag.use_more(o['usage'])
@@ -64,22 +69,23 @@ def make(self:Room,
     why='', # `asked` by the person, `refused` by the server, or because it is due
 ):
     "Put a summary in place of the beginning of `hist`; returns it, or None when nothing was done. Raises `Cancelled`, and when it was asked for `Err`"
-    spec = self.agent.model
-    keep = spec.window//6 if not why else min(spec.window//10, sum(map(estimate, hist))//4)
+    spec = self.spec
+    window = min(spec.window, max(self.used(hist), 2000)) if why=='refused' else spec.window
+    keep = spec.window//6 if not why else min(window//10, sum(map(estimate, hist))//4)
     at = split(hist, keep)
     if not at or at==1 and 'kept' in hist[0]: return None
     id = new_id('cmp_')
     self.tell(id, 'in_progress')
-    try: s = self.summary(hist[:at], focus, tok)
+    try: s = self.summary(hist[:at], focus, tok, window)
     except Cancelled: self.tell(id, 'cancelled'); raise
     except Err as e:
         log('the model made no summary', error=e)
         if why!='refused':
-            self.failed = used(hist)
+            self.failed = self.used(hist)
             self.tell(id, 'failed', error=str(e))
             if why: raise
             return None
-        s = plain(hist[:at], spec.window//4)
+        s = plain(hist[:at], window//4)
     rest = [slim(m, 4000) if m['role']=='tool' else m for m in hist[at:]] if why=='refused' else hist[at:]
     hist[:],self.failed = compacted([*hist[:at], *rest], at, s, self.agent.controls.note(())),0
     if self.agent.store: self.agent.store.compacted(id, s, hist)
@@ -90,7 +96,7 @@ def make(self:Room,
 @patch
 def report(self:Room):
     "What fills the window, as lines for a person"
-    spec = self.agent.model
+    spec = self.spec
     n = self.used()
     head = f'The conversation takes about {n:,} tokens'+(f', {100*n//spec.window} % of the window of {spec.name} ({spec.window:,}). A summary is made at {room(spec, self.share()):,}, or with `/compact`.' if spec and spec.window else '.')
     return [head, '', *(f'- {k}: {v:,}' for k,v in shares(self.agent.history, self.base()))]

@@ -35,11 +35,11 @@ def floor(history):
     return next((i+1+m['kept'] for i,m in reversed([*enumerate(history)]) if 'kept' in m), 0)
 
 def used(history, base=0):
-    "Tokens of the next request: counted as far as it was counted, else estimated; `base` is the estimate of briefing and tools"
+    "Tokens of the next request: counted as far as it was counted, else estimated; `base` is the estimate of briefing and tools, or a function that makes it"
     for i in range(len(history)-1, floor(history)-1, -1):
         u = history[i].get('usage') or {}
         if n := sum(u.get(k) or 0 for k in ('input','cache_read','cache_write','output')): return n+sum(map(estimate, history[i+1:]))
-    return base+sum(map(estimate, history))
+    return (base() if callable(base) else base)+sum(map(estimate, history))
 
 # %% ../../nbs/agent/01_context.ipynb #context-full
 SHARE = .8

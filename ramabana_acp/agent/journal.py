@@ -6,7 +6,7 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/agent/journal.html.md"""
 
 # %% auto #0
 __all__ = ['NotSaved', 'Held', 'Disk', 'private_dir', 'private_file', 'put', 'line', 'record', 'rescue', 'quick', 'scan',
-           'holder', 'hold', 'Journal']
+           'holder', 'hold', 'release', 'Journal']
 
 # %% ../../nbs/agent/01b_journal.ipynb #journal-imports
 import errno, fcntl, io, json, os, shutil, socket, sys, threading, time
@@ -172,6 +172,11 @@ def hold(path, program=None):
         os.pwrite(fd, _esc(me).encode(), 0)
     return fd
 
+def release(fd):
+    "Give the lock free that `hold` has returned"
+    try: fcntl.flock(fd, fcntl.LOCK_UN)
+    finally: os.close(fd)
+
 # %% ../../nbs/agent/01b_journal.ipynb #journal-journal-def
 class Journal:
     "The file of one session: made with its first line, opened for one writer"
@@ -293,8 +298,8 @@ def _file(self:Journal, name, data):
 @patch
 def file(self:Journal, name):
     "The bytes of `media/name`, None when they are gone"
+    if not isinstance(name, str) or os.path.basename(name)!=name or '\0' in name: return None
     if name in self.files: return self.files[name]
-    if os.path.basename(name)!=name: return None
     try:
         with open(os.path.join(self.dir, 'media', name), 'rb') as f: return f.read()
     except OSError: return None
@@ -315,7 +320,7 @@ def close(self:Journal):
         if self.lock is not None:
             with suppress(OSError): os.ftruncate(self.lock, 0)
             if self.made and not self.good: shutil.rmtree(self.dir, ignore_errors=True)
-        for fd in (self.fd, self.lock):
-            if fd is not None: os.close(fd)
+        if self.fd is not None: os.close(self.fd)
+        if self.lock is not None: release(self.lock)
         self.fd = self.lock = None
         self.readonly = self.readonly or 'the session is closed'

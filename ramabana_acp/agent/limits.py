@@ -38,8 +38,9 @@ class Spent:
 # %% ../../nbs/agent/03_limits.ipynb #limits-budget-def
 def budget(cfg, which, preset=None):
     "The bounds of a `turn` or a `session` as a dict; raises `Err` naming what is wrong in `config.toml`"
-    t,where = cfg.get(f'budget.{which}', {}),f'{cfg.home/"config.toml"}: [budget.{which}]'
-    if not isinstance(t, dict): raise Err(f'{where} must be a table')
+    b,where = cfg.table('budget'),f'{cfg.home/"config.toml"}: [budget.{which}]'
+    if set(b)-{'turn','session'}: raise Err(f'{cfg.home/"config.toml"}: [budget] holds the tables [budget.turn] and [budget.session], and nothing else')
+    if not isinstance(t := b.get(which, {}), dict): raise Err(f'{where} must be a table')
     res = dict(steps=preset.steps, calls=preset.calls) if preset and which=='turn' else {}
     for k,v in t.items():
         if k not in KEYS: raise Err(f'{where} has no setting {k!r}; there are {", ".join(KEYS)}')
@@ -52,10 +53,11 @@ def budget(cfg, which, preset=None):
 # %% ../../nbs/agent/03_limits.ipynb #limits-over
 Over = namedtuple('Over', 'stop why')
 
-def over(turn, session, bounds):
-    "The `Over` that has been reached, or None; `bounds` has the budgets of `turn` and `session`"
+def over(turn, session, bounds, keys=KEYS):
+    "The `Over` of one of `keys` that has been reached, or None; `bounds` has the budgets of `turn` and `session`"
     for which,s in (('session',session), ('turn',turn)):
         for k,most in bounds[which].items():
+            if k not in keys: continue
             n = getattr(s, k)
             if n is None: return Over('end_turn', f'The budget of ${most} for this {which} cannot be kept: the price of a model that was used is not known. Give it under [models.NAME] in config.toml, or take the budget out.')
             if n<most: continue

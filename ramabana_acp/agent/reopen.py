@@ -13,8 +13,9 @@ from contextlib import suppress
 from fastcore.basics import patch
 from ..models.messages import INTERRUPTED, Usage, calls, results
 from ..workspace.activity import Act
-from .records import FORMAT, check, clean_title, fold, unpack_blocks
-from .history import History
+from .journal import release
+from .records import FORMAT, check, clean_title, fold, unpack, unpack_blocks
+from .history import History, meta_of
 
 # %% ../../nbs/agent/02a_reopen.ipynb #reopen-restore
 NEWER = 'it was written by a newer version, whose work this one might spoil'
@@ -30,20 +31,21 @@ def _restore(self:History, recs):
         elif k=='msg':
             for c in r['m'].get('content', ()):
                 if c['type']=='call': self.ids.add(c['id'])
-        elif k=='prompt': self.prompts,self.open,last = self.prompts+1,True,r
+        elif k=='prompt': self.prompts,self.asked,self.open,last = self.prompts+1,self.asked+(not r.get('command')),True,r
         elif k=='end':
             self.open,last = False,r
             for a,b in (r.get('use') or {}).items(): use[a] = use.get(a, 0)+b
         elif k=='title': self.title,self.titled = clean_title(r['title']),r.get('by')
         elif k=='plan': self.plan = r['items']
         elif k=='usage': self.usage = {a:b for a,b in r.items() if a not in ('k','at')}
-        elif k=='set': self.settings = {a:b for a,b in {**self.settings, **r}.items() if a not in ('k','at') and b is not None}
+        elif k=='set': self.settings = {a:b for a,b in {**self.settings, **r}.items() if a not in ('k','at') and isinstance(b, str)}
         elif k=='seen': self.seen.update(r['files'])
+        elif k=='file' and r['path'] not in self.files: self.files.append(r['path'])
         elif k=='head': self._head(r); newest = max(newest, _version(r))
         elif k=='hist': new += [o for o in r['of'] if type(o) is dict]
         elif k=='forked': last = r
     self.updated = _at(last, self.updated)
-    self.use = Usage(**{k:use.get(k, 0) for k in Usage()})
+    self.use = Usage(**{k:max(use.get(k, 0), _count(self.usage.get('use'), k)) for k in Usage()}) # requests beside the turns are in `usage` alone
     self.messages,self.known = [m for _,m in pairs],[(n, {**m}) for n,m in pairs]
     self.had = [*self.messages]
     self.n = max([r['n'] for r in recs+new if type(r.get('n')) is int], default=0)
@@ -53,8 +55,10 @@ def _restore(self:History, recs):
 @patch
 def _head(self:History, r):
     "Where the conversation is at home"
-    self.cwd,self.roots = r['cwd'],[o for o in r.get('roots') or () if isinstance(o, str)]
+    self.cwd,self.roots = r['cwd'],[o for o in r.get('roots', ()) if isinstance(o, str) and os.path.isabs(o)]
     self.created = _at(r, self.created)
+
+def _count(o, k): return n if isinstance(o, dict) and type(n := o.get(k)) is int else 0
 
 def _at(r, default): return t if isinstance(t := r.get('at'), (int,float)) and 0<t<1e11 else default
 
@@ -96,20 +100,25 @@ def reopen(
     write=True, # go on with it, or only look
     **kw # for `History`
 ):
-    "The conversation in `dir`; raises `Held` when another program writes it, `FileNotFoundError` when there is none"
+    "The conversation in `dir`; raises `Held` when another program writes it, `OSError` when there is none or it cannot be read"
     h = History(dir, os.path.basename(str(dir)), '', **kw)
     h.early = None
-    if not os.path.exists(h.path): raise FileNotFoundError(h.path)
+    os.stat(h.path)
     if write: h.journal.claim()
     try:
         recs = h.journal.load(check)
         cards = h._restore(recs)
+        h.cwd = h.cwd or _cwd_of(meta_of(dir))
         if not write: h.journal.readonly = 'it is only looked at'
         elif not h.journal.readonly: h._mended(cards)
-        else: os.close(h.journal.lock); h.journal.lock = None
+        else: release(h.journal.lock); h.journal.lock = None
         h.open,h.recs = False,None if h.journal.lines else recs
     except BaseException: h.journal.close(); raise
     return h
+
+def _cwd_of(meta):
+    "The folder in `meta`, for a journal that has lost its head; '' when nobody knows it any more"
+    return p if isinstance(p := meta.get('cwd'), str) and os.path.isabs(p) and p!=os.sep else ''
 
 @patch
 def _mended(self:History, cards):
@@ -122,14 +131,16 @@ def _mended(self:History, cards):
     self.told = False
 
 # %% ../../nbs/agent/02a_reopen.ipynb #reopen-cards-of
-def cards_of(recs, live=False):
-    "The cards in `recs` in their last state, by id"
-    cards,args,outs = {},{},{}
+def cards_of(recs, live=False, load=None):
+    "The cards in `recs` in their last state, by id; `load` gives the bytes of what tools returned"
+    cards,args,outs,pics = {},{},{},{}
     for r in recs:
         if r['k']=='card': cards[r['id']] = {**cards.get(r['id'], {}), **{k:v for k,v in r.items() if k not in ('k','at')}}
         elif r['k']=='msg': args.update((c['id'], c.get('args')) for c in calls(r['m']))
-        elif r['k']=='result': outs[r['r']['id']] = r['r']['text']
-    return {i:_card(o, args.get(i), outs.get(i), live) for i,o in cards.items()}
+        elif r['k']=='result': outs[r['r']['id']],pics[r['r']['id']] = r['r']['text'],r['r'].get('media')
+    res = {i:_card(o, args.get(i), outs.get(i), live) for i,o in cards.items()}
+    for i,act in res.items(): act.media = unpack(pics[i], load) if load and pics.get(i) else []
+    return res
 
 def _card(o, args, out, live):
     "The `Act` of a card"
@@ -146,7 +157,7 @@ def _card(o, args, out, live):
 def replay(self:History):
     "The conversation as a person saw it: an iterator of event dicts"
     with self.mu: recs,self.recs = self.recs if self.recs is not None else self.journal.all(check),None
-    cards,n = cards_of(recs, live=self.open),0
+    cards,n = cards_of(recs, live=self.open, load=self.journal.file),0
     for r in recs:
         k = r['k']
         if k=='prompt': n += 1; yield dict(type='user', blocks=unpack_blocks(r['blocks'], self.journal.file), mid=f'u_{n}')

@@ -11,11 +11,12 @@ __all__ = ['UNRUN', 'MAX_CUTS', 'NUDGE', 'MORE', 'SLIM', 'Chunk', 'Turn', 'unrun
 from fastcore.basics import patch
 from ..core import Cancelled, Err, Token, TurnFailed, clip_bytes, log, new_id, one_line, redact
 from ..models.messages import Usage, add_usage, assistant, calls, result, results, text, text_of, user
+from ..models.fit import blind
 from ..models.specs import cost
-from ..models.provider import ModelError
+from ..models.errors import ModelError
 from ..tools.registry import run_call
 from .context import slim
-from .limits import Spent, over
+from .limits import KEYS, Spent, over
 
 # %% ../../nbs/agent/04_turn.ipynb #turn-chunk
 class Chunk(str):
@@ -44,7 +45,7 @@ class Turn:
         on_usage=None, # called with the message that an answer of the model ended in
         said=None, # called as `said(text, mid)` with words that are in no message
         effort=None, # how hard to think, in the model's own words
-        limit=None, # called before each request; the `Over` it returns ends the turn. Omit for `max_steps`
+        limit=None, # called before each request, and as `limit(['calls'])` before each call; the `Over` it returns ends the turn. Omit for `max_steps`
         room=None, # called before each request, and as `room(True)` when the server finds it too long; has it made the history shorter?
         notice=None, # called with a line for the person; does somebody show it? Omit to make it a thought
         after=None, # called with the last words; a string it returns goes to the model, and the turn goes on
@@ -56,7 +57,7 @@ class Turn:
         self.ids = {c['id'] for m in history for c in calls(m)} if ids is None else ids
         self.effort,self.after,self.spent,self.done,self.paused = effort,after or (lambda said: None),Spent(),[],None
         self.room,self.notice = room or (lambda refused=False: False),notice or (lambda s: False)
-        self.limit = limit or (lambda: over(self.spent, self.spent, dict(session={}, turn=dict(steps=self.max_steps))))
+        self.limit = limit or (lambda keys=KEYS: over(self.spent, self.spent, dict(session={}, turn=dict(steps=self.max_steps)), keys))
 
 # %% ../../nbs/agent/04_turn.ipynb #turn-thought
 @patch
@@ -94,6 +95,7 @@ def sample(self:Turn):
                 shown.append(o)
                 if o: yield Chunk(o, self.mid)
             elif kind in ('think','notice'): self.thought(o)
+            elif kind=='unseen': self.history[:] = blind(self.history, o) # else a later process would send it again
             elif kind=='retry': self.again(o); self.mid,shown = new_id('m_'),[]
             elif kind=='done': msg = o
         if not msg: raise ModelError('the answer of the model has no end', kind='cut')
@@ -118,6 +120,8 @@ UNRUN = dict(
     cancelled='not run: the person cancelled',
     stopped='cancelled by the person before it was done; what it had changed by then is not undone',
     interrupted='interrupted before there was a result; it is not known whether it took effect',
+    failed='not run: the turn failed before it came to this call',
+    budget='not run: the bound on tool calls was reached before this one',
     length='not run: your answer reached its output limit inside a call. Write less at a time: '
         'split a long file or edit into several calls')
 
@@ -130,17 +134,20 @@ def unrun(c, why):
 def run_calls(self:Turn, msg):
     "Run the calls of `msg` in order; each has its result in the history, whatever happens"
     cs,done,began,why = calls(msg),[],0,'interrupted'
+    self.spent.calls -= len(cs) # until they are run
     try:
         for c in cs:
             self.tok.check()
+            if self.limit(['calls']): why = 'budget'; break
             began += 1
+            self.spent.calls += 1
             done.append(run_call(c, self.tools, self.host, self.approvals, self.activity, self.tok))
             if c['name'] in self.tools: self.done.append((self.tools[c['name']].kind, c.get('args') or {}, done[-1]))
             self.save(part=done)
     except Cancelled: why = 'cancelled'; raise
     finally:
         if began>len(done): done.append(unrun(cs[len(done)], 'stopped' if why=='cancelled' else why))
-        self.history.append(results(done+[unrun(c, why) for c in cs[len(done):]]))
+        self.history.append(results(done+[unrun(c, 'failed' if why=='interrupted' else why) for c in cs[len(done):]]))
         self.save()
 
 # %% ../../nbs/agent/04_turn.ipynb #turn-steps

@@ -37,11 +37,12 @@ NOTES = {'session/cancel': ('cancel',   dict(sessionId=(str,MUST)))}
 _names = {str:'a string', int:'an integer', list:'an array', dict:'an object'}
 
 def check_params(method, params):
-    "Raise `InvalidParams` naming the field of `method` that is missing or of the wrong type; a null counts as missing"
+    "Raise `InvalidParams` naming the field of `method` that is missing or of the wrong type; a null counts as missing, and empty is empty"
     for k,(t,must) in (METHODS.get(method) or NOTES[method])[1].items():
         v = params.get(k)
         if v is None:
             if must: raise InvalidParams(f'Invalid params: {k} is required', field=k)
+        elif v in ([],{}) and t in (list,dict): params[k] = t()
         elif not isinstance(v, t) or isinstance(v, bool): raise InvalidParams(f'Invalid params: {k} must be {_names[t]}', field=k)
 
 # %% ../../nbs/editor/00_hello.ipynb #hello-kwargs
@@ -62,7 +63,7 @@ class Start:
         preset=None, # a preset's name; omit for the person's default
         ceiling=None, # the `Ceiling` of the postures
         alone=False, # is the session's folder the only one that it may have?
-    ): self.model,self.cfg,self.preset,self.ceiling,self.alone = model,Config.load(cfg),preset,ceiling,alone
+    ): self.model,self.cfg,self.preset,self.ceiling,self.alone,self.offered = model,Config.load(cfg),preset,ceiling,alone,[] # the last: ways to sign in
     def spec(self, own=None):
         "The `ModelSpec`, that of a stored session's `own` choice where it can be asked; None when there is none. Raises an `Err` that names what is wrong"
         if own and self._can(own): return resolve(own, self.cfg)
@@ -104,7 +105,8 @@ def handshake(params, start):
     caps = dict(loadSession='session/load' in METHODS, sessionCapabilities=sess, mcpCapabilities=dict(http=False, sse=False),
         promptCapabilities=dict(image=True, audio=start.hears(), embeddedContext=True), **(dict(auth=dict(logout={})) if 'logout' in METHODS else {}))
     if 'session/fork' in METHODS: caps['_meta'] = dict(ramabana=dict(sessionFork=dict(method='session/fork')))
-    return dict(protocolVersion=VERSION, agentCapabilities=caps, authMethods=auth_methods(params) if start.trouble() else [],
+    start.offered = auth_methods(params) if start.trouble() else []
+    return dict(protocolVersion=VERSION, agentCapabilities=caps, authMethods=start.offered,
         agentInfo=dict(name='ramabana-acp', title='Ramabana', version=version()))
 
 def auth_methods(params):

@@ -118,9 +118,12 @@ class Job:
         was,self.at = self.at,max(i, self.at)
         done = [do('update_todo', id=str(j), status='done') for j in range(max(was, 1), self.at)]
         return done+([do('update_todo', id=str(self.at), status='active')] if was<self.at<=len(PLAN) else [])
-    def drop(self): return [do('update_todo', id=str(j), status='cancelled') for j in range(max(self.at, 1), len(PLAN)+1)]
+    def drop(self): return [do('update_todo', id=str(self.at), status='pending')] if 0<self.at<=len(PLAN) else []
 
-def why(r): return r.text.removeprefix('ERROR: ').strip().split('\n')[0] or 'no reason was given'
+def why(r):
+    "Why a call did not work, in words for the person: what follows the first sentence is for a model"
+    s = re.split(r'\n|(?<=\.) (?=[A-Z])', r.text.removeprefix('ERROR: ').strip())[0]
+    return 'you did not allow it.' if s.startswith('The person refused') else s or 'no reason was given'
 
 # %% ../../nbs/models/08_demo.ipynb #demo-run
 @patch

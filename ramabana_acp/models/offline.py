@@ -12,7 +12,8 @@ import asyncio, json
 from collections import deque
 from fastcore.basics import patch
 from .messages import Usage, assistant, call, text, thinking
-from .provider import ModelError, Provider, http_error
+from .errors import ModelError, http_error
+from .provider import Provider
 from .specs import ModelSpec
 
 # %% ../../nbs/models/05_offline.ipynb #offline-parse

@@ -16,7 +16,7 @@ _skip = dict(google=dict(thought_signature='skip_thought_signature_validator'))
 PROFILES = {
     # docs.ollama.com/context-length: 4k on a small card, 64000 is advised for agents; a longer prompt may be cut without a word (ollama/ollama#17889);
     # openai/openai.go in ollama/ollama hands the reasoning of a message with calls to the template
-    'ollama': dict(reasoning='reasoning', window=64_000),
+    'ollama': dict(reasoning='reasoning', window=64_000, cuts=True),
     # common/chat.cpp in ggml-org/llama.cpp hands reasoning_content of a message to the template
     'llama.cpp': dict(reasoning='reasoning_content'),
     # docs.vllm.ai, Interleaved Thinking: the assistant message goes back with its reasoning

@@ -152,7 +152,7 @@ def _how(e):
     if e is None: return dict(how='done')
     if isinstance(e, GeneratorExit): return dict(how='closed')
     if type(e).__name__=='CancelledError': return dict(how='cancelled')
-    from ramabana_acp.models.provider import model_error, _root
+    from ramabana_acp.models.errors import model_error, _root
     if m := model_error(e): return dict(how='error', error=m.kind, text=redact(_root(e)))
     return dict(how='error', error='other', text=redact(f'{type(e).__name__}: {e}'))
 
@@ -240,6 +240,12 @@ def head_of(path):
         with open(path, 'rb') as f: return _first(path, f.readline(1<<20))
     except OSError as e: raise InvalidParams(f'there is no record to be read at {path}: {(e.strerror or str(e)).lower()}') from None
 
+_fields = dict(ask=dict(n=int, api=str, path=str), answer=dict(n=int, status=int, headers=dict), data=dict(n=int), end=dict(n=int), wire=dict(way=str))
+
+def _whole(o):
+    "Does line `o` have what its kind has in every record?"
+    return isinstance(o.get('k'), str) and all(isinstance(o.get(k), t) for k,t in _fields.get(o['k'], {}).items()) and (o['k']!='data' or isinstance(o.get('text', o.get('base64')), str))
+
 def read(path):
     "The lines of the record in file `path`, head first, in the order of events; raises `InvalidParams`"
     head_of(path)
@@ -249,7 +255,7 @@ def read(path):
     for i,l in enumerate(ls):
         try: o = json.loads(l)
         except ValueError: o = None
-        if isinstance(o, dict) and isinstance(o.get('i'), int): res.append(o)
+        if isinstance(o, dict) and isinstance(o.get('i'), int) and _whole(o): res.append(o)
         elif i<len(ls)-1: raise InvalidParams(f'{path} is damaged in line {i+1}')
     return sorted(res, key=lambda o: o['i'])
 

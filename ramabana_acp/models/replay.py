@@ -13,8 +13,9 @@ import asyncio, base64, json, os, re
 from collections import deque
 from threading import Lock
 from fastcore.basics import patch
-from ..core import jdumps
-from .provider import ModelError, Provider, mk_provider, model_error
+from ..core import jdumps, log
+from .errors import ModelError, model_error
+from .provider import Provider, mk_provider
 from .record import model_of, read
 from .specs import ModelSpec
 from .veil import GROWS, growing
@@ -106,6 +107,7 @@ class Played:
 
 async def over(x):
     "End as exchange `x` did"
+    if x['how'] is None: log('the record ends within this answer, so there is no more of it')
     if x['how'] in (None,'cancelled'): await asyncio.Event().wait()
     if x['how']=='error': raise (EOFError if x['error']=='cut' else OSError)(x['text'])
 

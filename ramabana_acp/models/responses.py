@@ -11,10 +11,10 @@ __all__ = ['to_input', 'responses_body', 'SentItems', 'ResponsesReply', 'failed'
 import hashlib
 from fastcore.basics import patch
 from ..core import jdumps, new_id, one_line
-from .messages import Usage, assistant, call, text, thinking
+from .messages import Usage, assistant, call, tally, text, thinking
 from .specs import accepts, is_openai
-from .provider import ModelError, http_error
-from .sse import DONE, Sent, arguments, cut_last, data_url, left_out
+from .errors import ModelError, complaint, http_error
+from .sse import DONE, Sent, arguments, cut_last, data_url, left_out, only
 from .sse import _json, _shape
 from .openai import OpenAIProvider
 
@@ -35,11 +35,11 @@ def _output(r, spec):
     return dict(type='function_call_output', call_id=r['id'], output=out)
 
 # %% ../../nbs/models/04b_responses.ipynb #responses-items
-def _item(p, spec):
-    "A part of an assistant message as an item, None when it cannot go back"
+def _item(p, sealed):
+    "A part of an assistant message as an item, None when it cannot go back; is the message `sealed`?"
     x = p.get('extra') or {}
-    if p['type']=='thinking': return x.get('item') if x.get('by')==spec.id else None
-    id = {'id':x['item_id']} if x.get('item_id') else {}
+    if p['type']=='thinking': return x.get('item') if sealed else None
+    id = {'id':x['item_id']} if sealed and x.get('item_id') else {}
     if p['type']=='call': return dict(type='function_call', **id, call_id=p['id'], name=p['name'], arguments=jdumps(p['args']))
     if not id: return dict(role='assistant', content=p['text'])
     phase = {'phase':x['phase']} if x.get('phase') else {}
@@ -56,7 +56,9 @@ def to_input(history, spec, seals=True):
     for m in history:
         if m['role']=='tool': res += [_output(r, spec) for r in m['results']]
         elif m['role']=='user': res.append(dict(type='message', role='user', content=[_part(p, spec) for p in m['content']]))
-        else: res += _led([i for p in m['content'] if (seals or p['type']!='thinking') and (i := _item(p, spec))])
+        else:
+            sealed = seals and all(p['extra'].get('by')==spec.id for p in m['content'] if p['type']=='thinking' and p.get('extra', {}).get('item'))
+            res += _led([i for p in m['content'] if (i := _item(p, sealed))])
     return res
 
 # %% ../../nbs/models/04b_responses.ipynb #responses-body
@@ -71,7 +73,7 @@ def _frame(spec, history, system='', tools=(), effort=None, max_tokens=None, wit
     if 'encrypted' not in without: res['include'] = ['reasoning.encrypted_content']
     if system.strip(): res['instructions'] = system
     if tools: res['tools'] = [dict(type='function', name=t['name'], description=t['description'], parameters=t['input_schema'], strict=False) for t in tools]
-    think = ({'effort':effort} if effort else {})|({} if 'summary' in without or effort=='none' else {'summary':'auto'})
+    think = ({'effort':effort} if effort and 'effort' not in without else {})|({} if 'summary' in without or effort=='none' else {'summary':'auto'})
     if think: res['reasoning'] = think
     if max_tokens: res['max_output_tokens'] = max(max_tokens, 16)
     if is_openai(spec): res['prompt_cache_key'] = _key(history, system)
@@ -113,21 +115,22 @@ class ResponsesReply:
     enough = done
     def at(self, o):
         "What is gathered of the item that event `o` is about"
-        k = o.get('output_index') if isinstance(o.get('output_index'), int) else o.get('item_id')
+        k = next((v for v in (o.get('output_index'), o.get('item_id')) if isinstance(v, (int,str))), None)
         return self.items.setdefault(k, dict(kind=None, id='', name='', text=[], args='', told=False, item=None))
     def feed(self, o):
         "Take one event"
         if o==DONE: return
         if not isinstance(o, dict): raise ModelError(f'{self.who} sent {one_line(str(o), 80)!r} where an event belongs', 'protocol')
-        kind = o.get('type') or ''
+        kind,r,item = only(o.get('type'), str),only(o.get('response'), dict),only(o.get('item'), dict)
         if o.get('object')=='response' and not kind: self.over(o)
         elif kind=='error' or o.get('error'): raise failed(o.get('error') or o, self.who)
-        elif kind=='response.failed': raise failed((o.get('response') or {}).get('error') or {}, self.who)
-        elif kind in ('response.completed','response.incomplete'): self.over(o.get('response') or {})
-        elif kind=='response.output_item.added': self.begin(self.at(o), o.get('item') or {})
-        elif kind=='response.output_item.done': self.close(self.at(o), o.get('item') or {})
+        elif complaint(o): raise http_error(None, o, who=self.who)
+        elif kind=='response.failed': raise failed(r.get('error') or {}, self.who)
+        elif kind in ('response.completed','response.incomplete'): self.over(r)
+        elif kind=='response.output_item.added': self.begin(self.at(o), item)
+        elif kind=='response.output_item.done': self.close(self.at(o), item)
         elif kind in _deltas: self.grow(self.at(o), _deltas[kind], o)
-        elif kind=='response.function_call_arguments.done': self.at(o)['args'] = o.get('arguments') or ''
+        elif kind=='response.function_call_arguments.done': self.at(o)['args'] = only(o.get('arguments'), str)
 
 _deltas = {'response.output_text.delta':'text', 'response.refusal.delta':'refusal', 'response.reasoning_summary_text.delta':'think',
     'response.reasoning_text.delta':'think', 'response.function_call_arguments.delta':'args'}
@@ -136,9 +139,9 @@ _deltas = {'response.output_text.delta':'text', 'response.refusal.delta':'refusa
 @patch
 def begin(self:ResponsesReply, s, item):
     "An item begins; a call is announced"
-    s['kind'] = item.get('type') or s['kind']
+    s['kind'] = only(item.get('type'), str) or s['kind']
     if s['kind']!='function_call' or s['id']: return
-    s['id'],s['name'] = item.get('call_id') or new_id('call_'),item.get('name') or ''
+    s['id'],s['name'] = only(item.get('call_id'), str) or new_id('call_'),only(item.get('name'), str)
     if s['name']: self.emit('call', dict(id=s['id'], name=s['name']))
 
 @patch
@@ -158,7 +161,7 @@ def grow(self:ResponsesReply, s, kind, o):
 # %% ../../nbs/models/04b_responses.ipynb #responses-close
 def _words(item):
     "The text that an item shows"
-    ps = [*(item.get('summary') or ()), *(item.get('content') or ())] if item.get('type')=='reasoning' else item.get('content') or ()
+    ps = [*(only(item.get('summary'), list) if item.get('type')=='reasoning' else ()), *only(item.get('content'), list)]
     sep = '\n\n' if item.get('type')=='reasoning' else ''
     return sep.join(s for p in ps if isinstance(p, dict) and isinstance(s := p.get('text') or p.get('refusal'), str))
 
@@ -167,7 +170,7 @@ def close(self:ResponsesReply, s, item):
     "An item is done"
     self.begin(s, item)
     s['item'] = item
-    if any(isinstance(p, dict) and p.get('type')=='refusal' for p in item.get('content') or ()): self.refused = True
+    if any(isinstance(p, dict) and p.get('type')=='refusal' for p in only(item.get('content'), list)): self.refused = True
     if s['kind'] in ('message','reasoning') and not s['text'] and (words := _words(item)):
         s['text'].append(words)
         self.emit('text' if s['kind']=='message' else 'think', words)
@@ -176,8 +179,8 @@ def close(self:ResponsesReply, s, item):
 @patch
 def over(self:ResponsesReply, r):
     "The end: it holds all items once more, some servers say them only here"
-    for i,item in enumerate(r.get('output') or ()):
-        if self.at(dict(output_index=i))['item'] is None: self.close(self.at(dict(output_index=i)), item)
+    for i,item in enumerate(only(r.get('output'), list)):
+        if self.at(dict(output_index=i))['item'] is None: self.close(self.at(dict(output_index=i)), only(item, dict))
     if r.get('status')=='failed': raise failed(r.get('error') or {}, self.who)
     self.end = r
 
@@ -215,22 +218,23 @@ def finish(self:ResponsesReply):
     content = [p for _,s in items if (p := self.part(s))]
     stop = 'calls' if any(p['type']=='call' for p in content) else 'end'
     if self.end.get('status')=='incomplete':
-        stop = 'refusal' if (self.end.get('incomplete_details') or {}).get('reason')=='content_filter' else 'length'
+        stop = 'refusal' if only(self.end.get('incomplete_details'), dict).get('reason')=='content_filter' else 'length'
     elif self.refused: stop = 'refusal'
-    return assistant(cut_last(content) if stop=='length' else content, stop, responses_usage(self.end.get('usage') or {}))
+    return assistant(cut_last(content) if stop=='length' else content, stop, responses_usage(self.end.get('usage')))
 
 def responses_usage(u):
     "`Usage` from the counts of a response, which counts what was cached into the input"
-    i,o = u.get('input_tokens_details') or {},u.get('output_tokens_details') or {}
-    read,write = i.get('cached_tokens') or 0,i.get('cache_write_tokens') or 0
-    return Usage(max((u.get('input_tokens') or 0)-read-write, 0), u.get('output_tokens'), read, write, o.get('reasoning_tokens'))
+    u = only(u, dict)
+    i,o = only(u.get('input_tokens_details'), dict),only(u.get('output_tokens_details'), dict)
+    read,write = tally(i.get('cached_tokens')),tally(i.get('cache_write_tokens'))
+    return Usage(max(tally(u.get('input_tokens'))-read-write, 0), u.get('output_tokens'), read, write, o.get('reasoning_tokens'))
 
 # %% ../../nbs/models/04b_responses.ipynb #responses-responsesprovider
 class ResponsesProvider(OpenAIProvider):
     "A model behind Responses"
     path = '/responses'
     refusals = dict(OpenAIProvider.refusals, summary=r'reasoning summar|reasoning\.summary', encrypted='encrypted content is not supported',
-        reasoning='could not be verified|not issued to this caller|required following item')
+        reasoning="could not be verified|not issued to this caller|required following item|without its required 'reasoning' item")
     def __init__(self, spec, cfg=None):
         super().__init__(spec, cfg)
         self.sent = SentItems()

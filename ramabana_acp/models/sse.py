@@ -6,7 +6,7 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/models/sse.html.md"""
 
 # %% auto #0
 __all__ = ['DONE', 'PAGE', 'CUT', 'SSE', 'parse', 'batches', 'Sent', 'client_for', 'tap', 'post', 'pump', 'arguments', 'cut_last',
-           'b64', 'data_url', 'left_out']
+           'only', 'b64', 'data_url', 'left_out']
 
 # %% ../../nbs/models/02b_sse.ipynb #sse-imports
 import asyncio, base64, json
@@ -15,8 +15,8 @@ from importlib import import_module
 from threading import Lock
 from fastcore.basics import patch
 from ..core import jdumps, one_line
-from .provider import ModelError, model_error
-from .specs import loopback
+from .errors import ModelError, model_error
+from .specs import loopback, root
 
 # %% ../../nbs/models/02b_sse.ipynb #sse-reader
 class SSE:
@@ -135,7 +135,7 @@ def client_for(
     key=None, # None when it needs none
 ):
     "The SDK's client for a server and key, the same for all that ask"
-    k = kind,url,key or 'none'
+    k = kind,root(url),key or 'none'
     with _making: # a second client would close the connections of the first when that is collected
         if k not in _clients: _clients[k] = _client(*k)
         return _clients[k]
@@ -177,7 +177,7 @@ async def pump(resp, reply, emit, grace=2):
                 async for batch in objs:
                     for o in batch: reply.feed(o)
                     if reply.done: break
-                    if reply.enough and limit.when() is None: limit.reschedule(now()+grace)
+                    if reply.enough: limit.reschedule(now()+grace)
         except Exception as e:
             if not reply.enough or model_error(e) is None: raise
         emit('done', reply.finish())
@@ -201,12 +201,22 @@ def _once(pairs):
 def _no_const(s): raise ValueError(f'{s} is no JSON value')
 _dec = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_const, strict=False)
 
+def _decoded(text):
+    "The value of `text`, of which objects may stand in a row if they are one and the same; raises `ValueError`"
+    try: res = _dec.decode(text)
+    except json.JSONDecodeError as e:
+        if e.msg!='Extra data' or text[0]!='{': raise
+        a,b = _dec.decode(text[:e.pos]),_decoded(text[e.pos:])
+        if not isinstance(b, dict) or a and b and a!=b: raise
+        return a or b
+    return _dec.decode(res) if isinstance(res, str) and res.lstrip()[:1]=='{' else res
+
 def arguments(text):
     "`(args, bad)` of a call: `bad` says why the arguments cannot be used, or is None"
-    if isinstance(text, dict): return json.loads(jdumps(text)),None
-    text = (text or '').strip()
+    if isinstance(text, (dict,list)): text = jdumps(text)
+    text = '' if text is None else str(text).strip()
     if not text: return {},None
-    try: args = _dec.decode(text)
+    try: args = _decoded(text)
     except (ValueError, RecursionError) as e: return {},f'the arguments are not valid JSON: {one_line(str(e), 200)}'
     if not isinstance(args, dict): return {},f'the arguments must be a JSON object, not {_kinds.get(type(args), "a number")}'
     return (json.loads(jdumps(args)) if '\\u' in text or not text.isascii() else args),None
@@ -221,6 +231,9 @@ def cut_last(content):
     for i,p in enumerate(content):
         if p['type']=='call' and (p.get('bad') or i==len(content)-1): content[i] = {**p, 'args':{}, 'bad':CUT}
     return content
+
+# %% ../../nbs/models/02b_sse.ipynb #sse-only
+def only(o, kind): return o if isinstance(o, kind) else kind()
 
 # %% ../../nbs/models/02b_sse.ipynb #sse-media
 def b64(part): return base64.b64encode(part['data']).decode()

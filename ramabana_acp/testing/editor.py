@@ -8,7 +8,7 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/testing/editor.html.md"""
 __all__ = ['DOES', 'Left', 'script', 'Editor', 'Terminal', 'Inside', 'EditorClient']
 
 # %% ../../nbs/testing/01_editor.ipynb #editor-imports
-import asyncio, os, re, signal, subprocess, threading
+import asyncio, os, re, select, signal, subprocess, threading, time
 from pathlib import Path
 from fastcore.basics import patch
 from ..core import Err, InternalError, InvalidParams, MethodNotFound, NotFound, daemon, new_id
@@ -140,17 +140,25 @@ class Terminal:
         argv = [command, *args] if args else ['/bin/sh', '-c', command]
         env = {**os.environ, **{o['name']:o['value'] for o in env or []}}
         self.proc = subprocess.Popen(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=-1, stderr=subprocess.STDOUT, start_new_session=True)
-        self._reader = daemon(self._read, name=self.id)
+        self._lock = threading.Lock()
+        daemon(self._read, name=self.id)
     def _read(self):
-        while b := os.read(self.proc.stdout.fileno(), 1<<16):
+        while select.select([self.proc.stdout], [], [])[0] and self._take() is not None: pass
+    def _take(self):
+        "Take in what has been printed by now; how much it was, None at the end"
+        with self._lock:
+            if not select.select([self.proc.stdout], [], [], 0)[0]: return 0
+            b = os.read(self.proc.stdout.fileno(), 1<<16)
             self.out += b
             if self.limit is not None and len(self.out)>self.limit:
                 self.out,self.truncated = self.out[len(self.out)-self.limit:],True
                 while self.out and self.out[0]&0xc0==0x80: self.out = self.out[1:]
+            return len(b) or None
     def wait(self):
         "Its exit status, as soon as the command ends"
         rc = self.proc.wait()
-        self._reader.join(0.2)
+        for _ in range(99): # all that it printed is in the pipe or taken in; a child that it left may print forever
+            if not self._take(): break
         return dict(exitCode=rc, signal=None) if rc>=0 else dict(exitCode=None, signal=signal.Signals(-rc).name)
     @property
     def running(self): return self.proc.poll() is None
@@ -239,8 +247,11 @@ def cards(self:Editor, sid=None):
 @patch
 def until(self:Editor, f, timeout=10):
     "Wait until `f()` is true and return its value; `TimeoutError` when it does not come true"
-    with self.cond: v = self.cond.wait_for(f, timeout)
-    if not v: raise TimeoutError(f'not within {timeout} s')
+    end = time.monotonic()+timeout
+    with self.cond:
+        while not (v := f()):
+            if time.monotonic()>end: raise TimeoutError(f'not within {timeout} s')
+            self.cond.wait(.02)
     return v
 
 # %% ../../nbs/testing/01_editor.ipynb #editor-inside-class

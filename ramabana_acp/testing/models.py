@@ -17,7 +17,7 @@ from .responses import Responses
 from .accents import SERVERS
 
 # %% ../../nbs/testing/00_models.ipynb #models-kinds
-KINDS = 'text think redacted tool usage stop sleep silence ping error http headers raw close cut'.split()
+KINDS = 'text think redacted tool usage stop sleep hold silence ping error http headers raw close cut'.split()
 
 def _kind(e):
     "The event's kind; raises `ValueError` for an event nobody knows"
@@ -42,13 +42,13 @@ class _Out:
         self.head = b'' if self.head is not None else None
         try: self.sock.sendall(buf)
         except OSError: raise _Gone from None
-    def wait(self, secs):
-        "Pause, unless the client or the server goes away"
+    def wait(self, secs, ready=bool):
+        "Pause, at most until `ready()`, unless the client or the server goes away"
         end = time.monotonic()+secs
         while not self.stop.is_set():
             left = end-time.monotonic()
-            if select.select([self.sock], [], [], max(0, min(left, .05)))[0]: self.peek()
-            if left<=0: return
+            if select.select([self.sock], [], [], max(0, min(left, .05 if ready is bool else .005)))[0]: self.peek()
+            if left<=0 or ready(): return
         raise _Gone
 
 # %% ../../nbs/testing/00_models.ipynb #models-cut
@@ -64,7 +64,7 @@ def peek(self:_Out):
 def cut(self:_Out, how):
     "Break the connection in the middle of the body"
     self.flush()
-    time.sleep(.05)
+    if how!='fin' and sys.platform!='linux': time.sleep(.05) # elsewhere a reset takes what has arrived and was not read yet
     if how!='fin': self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
     self.h.close_connection = True
     self.h.rfile.close(); self.sock.close()
@@ -93,7 +93,7 @@ class FakeModel:
     def __enter__(self):
         self.http = _Server(('127.0.0.1', 0), type('Handler', (_Handler,), dict(fake=self)))
         self.base = f'http://127.0.0.1:{self.http.server_address[1]}'
-        daemon(self.http.serve_forever, .02, name='fake-model')
+        daemon(self.http.serve_forever, .005, name='fake-model')
         return self
     def __exit__(self, *_):
         self._stop.set()
@@ -184,7 +184,7 @@ def play(self:FakeModel, h, d, events):
             out.start(200, headers)
             if not raw: out.put(d.start())
         if k=='raw': out.put(e['raw'].encode() if isinstance(e['raw'], str) else e['raw'], e.get('by', 0))
-        elif k=='sleep': out.flush(); out.wait(e['sleep'])
+        elif k in ('sleep','hold'): out.flush(); out.wait(e.get('sleep', 600), e.get('hold', bool))
         elif k=='cut': return out.cut(e['cut'])
         elif k=='close': break
         else: out.put(getattr(d, k)(e))

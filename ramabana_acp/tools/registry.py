@@ -147,6 +147,6 @@ def run_call(
         if act: activity.finish(act, 'cancelled', False)
         raise
     except Exception as e: out = bounded(Out('ERROR: '+explain(e, call.get('name')), ok=False))
-    if act: activity.finish(act, str(out), out.ok)
+    if act: act.media = out.media; activity.finish(act, str(out), out.ok)
     res = dict(id=call['id'], name=call.get('name') or '', text=str(out), ok=out.ok)
     return {**res, 'media':out.media} if out.media else res

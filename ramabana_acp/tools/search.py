@@ -9,6 +9,7 @@ __all__ = ['HITS', 'NAMES', 'Search', 'braces', 'globs', 'many', 'search_tools']
 
 # %% ../../nbs/tools/03_search.ipynb #search-imports
 import os, re
+from pathlib import Path
 from fastcore.basics import patch
 from ..core import ToolError, one_line, visible
 from .files import near
@@ -66,11 +67,20 @@ def globs(pattern):
 
 # %% ../../nbs/tools/03_search.ipynb #search-files
 @patch
-def below(self:Search, path, glob=''):
-    "The files at or below `path` that match `glob`, sorted"
+def below(self:Search, path, glob='', out=None):
+    "The files at or below `path` that match `glob`, sorted; list `out` gets what is left out"
     p,ok = self.place(path),globs(glob) if glob else None
     if not p.is_dir(): return [p]
-    return [q for q in self.host.walk(p) if not ok or ok(q.relative_to(p).as_posix())]
+    return [q for q in self.host.walk(p, out) if not ok or ok(q.relative_to(p).as_posix())]
+
+# %% ../../nbs/tools/03_search.ipynb #search-elsewhere
+@patch
+def elsewhere(self:Search, left):
+    "The note, in a list, that names some of the paths `left` which a search has left out; an empty list if there are none"
+    if not left: return []
+    ps = sorted(left, key=lambda p: (p.count('/'), p))
+    more = f' and {len(ps)-4:,} more' if len(ps)>4 else ''
+    return [f"left out, as ignored or linked folders: {', '.join(self.host.rel(Path(p)) for p in ps[:4])}{more}; give one as path to search it"]
 
 # %% ../../nbs/tools/03_search.ipynb #search-find-tool
 @patch
@@ -80,11 +90,11 @@ def find(self:Search,
 ):
     """Find files by name. The answer lists their paths, at most 100; ignored files are left out."""
     if not pattern.strip(): raise ToolError('pattern must not be empty')
-    fs,how = self.below(path, pattern),''
+    fs,how = self.below(path, pattern, left := []),''
     if not fs and not re.search(r'[*?\[]', pattern):
         fs = self.below(path, f'*{pattern.strip("/")}*')
         how = f'[no file is named {one_line(pattern)}; these contain it]\n' if fs else ''
-    if not fs: return f'[no file matches {one_line(pattern)}]'
+    if not fs: return f"[{'; '.join([f'no file matches {one_line(pattern)}', *self.elsewhere(left)])}]"
     more = f'\n[{HITS} of {len(fs):,} files; narrow the pattern or the path]' if len(fs)>HITS else ''
     return how+'\n'.join(self.host.rel(f) for f in fs[:HITS])+more
 
@@ -93,13 +103,19 @@ def many(n, one, more=None): "`n` things in words"; return f"{n:,} {one if n==1 
 
 # %% ../../nbs/tools/03_search.ipynb #search-lines
 @patch
+def kept_back(self:Search, f):
+    "May the lines of file `f` not be shown: does it hold credentials, or does a rule deny it to view_file?"
+    ap = getattr(self.host, 'approvals', None)
+    return self.host.credential(f) or ap is not None and ap.rule('view_file', dict(path=str(f)))=='deny'
+
+@patch
 def lines(self:Search, fs, pattern, ignore_case, texts=()):
-    "What `search_lines` finds in the files `fs`, and in how many matching files it may not be shown"
+    "What `search_lines` finds in the files `fs`, and the matching files in which it may not be shown"
     h = self.host
     go = lambda fs: search_lines([(str(f), str(f), *texts) for f in fs], pattern, ignore_case, HITS, tok=h.tok)
     r = go(fs)
-    held = [] if texts else [n for n in dict.fromkeys(r[0] for r in r['rows']) if h.credential(n)]
-    return (go([f for f in fs if not h.credential(f)]) if held else r), len(held)
+    held = [] if texts else [n for n in dict.fromkeys(r[0] for r in r['rows']) if self.kept_back(n)]
+    return (go([f for f in fs if not self.kept_back(f)]) if held else r), held
 
 # %% ../../nbs/tools/03_search.ipynb #search-grep-tool
 @patch
@@ -112,14 +128,15 @@ def grep(self:Search,
     """Search the lines of files. The answer gives path:line: text for at most 100 matches; ignored and binary files are left out."""
     if not pattern: raise ToolError('pattern must not be empty')
     p = self.place(path)
-    fs = self.below(path, glob)
+    fs = self.below(path, glob, left := [])
     r,held = self.lines(fs, pattern, ignore_case, () if p.is_dir() else (self.host.load(p).text,))
     out = [f'{self.host.rel(n)}:{i}: {visible(l)}' for n,i,l in r['rows']]
     notes = [many(len(out), 'match', 'matches') if out else f"no match in {many(len(fs), 'file')}"]
+    if not out and not held: notes += self.elsewhere(left)
     if r['plain']: notes.append('taken as plain text')
     if r['more']: notes.append('there are more: narrow the pattern, the path or the glob')
     if r['late']: notes.append('stopped after 30 seconds, not everything was searched')
-    if held: notes.append(f"not shown: matches in {many(held, 'file')} with credentials")
+    if held: notes.append(f"not shown: matches in {many(len(held), 'file')} {'with credentials' if all(map(self.host.credential, held)) else 'that may not be shown'}")
     return '\n'.join(out+[f"[{'; '.join(notes)}]"])
 
 # %% ../../nbs/tools/03_search.ipynb #search-search-tools

@@ -27,7 +27,10 @@ def parse_rule(s, verdict='allow', scope='session'):
 
 def rule_text(g):
     "`g` as a person reads it"
-    return g.tool if g.pattern=='*' and not g.call else f'{g.tool}({one_line(g.pattern, 200)})'
+    if g.pattern=='*' and not g.call: return g.tool
+    cwd = json.loads(g.call[1]).get('cwd') if g.call else None
+    more = [f'in {one_line(str(cwd), 100)}']*bool(cwd)+['exactly']*bool(g.call and re.search(r'[*?[]', g.pattern))
+    return f"{g.tool}({', '.join([one_line(g.pattern, 200), *more])})"
 
 # %% ../../nbs/workspace/02b_ledger.ipynb #ledger-entries
 def _entry(g, project):
@@ -60,7 +63,7 @@ class Ledger:
             es = json.loads(read_text(self.path) or '[]')
             if not isinstance(es, list): raise ValueError('no list')
             for o in es: _grant(o)
-        except (ValueError, TypeError, LookupError, AttributeError): raise Err(f'{self.path} is no list of permissions: mend it or remove it') from None
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError): raise Err(f'{self.path} is no list of permissions: mend it or remove it') from None
         self._was = sig,es
         return es
 
@@ -68,11 +71,12 @@ class Ledger:
 @patch
 def rules(self:Ledger):
     "The grants that hold in this project; raises `Err` for a file that cannot be used"
-    t = self.cfg.get('permissions', {})
-    if not isinstance(t, dict) or any(k not in ('allow','deny') or not isinstance(v, list) for k,v in t.items()):
-        raise Err(f'{self.cfg.home/"config.toml"}: [permissions] holds lists of rules called allow and deny, and nothing else')
+    t,where = self.cfg.table('permissions'),f'{self.cfg.home/"config.toml"}: [permissions]'
+    if any(k not in ('allow','deny') or not isinstance(v, list) for k,v in t.items()):
+        raise Err(f'{where} holds lists of rules called allow and deny, and nothing else')
     mine = [o for o in self._load() if o.get('project', self.project)==self.project]
-    return [parse_rule(s, k, 'config') for k in ('deny','allow') for s in t.get(k, ())]+[_grant(o) for o in mine]
+    try: return [parse_rule(s, k, 'config') for k in ('deny','allow') for s in t.get(k, ())]+[_grant(o) for o in mine]
+    except InvalidParams as e: raise Err(f'{where}: {e}') from None
 
 # %% ../../nbs/workspace/02b_ledger.ipynb #ledger-change
 @contextmanager

@@ -12,7 +12,7 @@ import os, re
 from pathlib import Path
 from ..core import InvalidParams, one_line
 from ..config import Config
-from .gate import below
+from .paths import below
 
 # %% ../../nbs/workspace/02c_roots.ipynb #roots-protected-def
 KEYS = '.ssh .gnupg .aws .azure .kube .docker .password-store .config/gcloud .config/gh .config/op .local/share/keyrings Library/Keychains'.split()

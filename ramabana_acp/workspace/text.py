@@ -6,10 +6,10 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/workspace/text.html.md"""
 
 # %% auto #0
 __all__ = ['Span', 'Text', 'Binary', 'decode', 'encode', 'line_at', 'split_lines', 'n_lines', 'numbered', 'line_end', 'with_end',
-           'edit', 'splice', 'unified']
+           'edit', 'splice', 'unified', 'narrow']
 
 # %% ../../nbs/workspace/00_text.ipynb #text-imports
-import re
+import json, re
 from collections import Counter, namedtuple
 from difflib import SequenceMatcher, unified_diff
 from ..core import ToolError, visible
@@ -235,14 +235,24 @@ _alike = str.maketrans('\u2018\u2019\u201c\u201d\u2013\u2014\u2212\u00a0\u202f',
 def _missing(text, old, new):
     "The message for no place, with the nearest lines and a likely reason"
     ls,want = split_lines(text),split_lines(old)
-    msg = f'old is not in the file ({len(ls)} lines). '+_reason(text, old, new)
+    msg = f'old is not in the file ({len(ls)} lines). '
+    if r := _respelt(text.replace('\r\n','\n'), old): i,n,msg = r[0]-1,r[1],msg+r[2]; return f'{msg}It is here:\n{numbered(text, i+1, i+n, 300)}'
+    msg += _reason(text, old, new)
     i = _near(ls, want)
     if i is None: return f'{msg}No line is like it: read the file again'
     return f'{msg}The nearest lines are:\n{numbered(text, i+1, i+min(len(want), 15)+1, 300)}'
 
+def _respelt(text, old):
+    "Where `text` has `old` in another spelling of its escapes, as `(first line, how many, what to say)`, or None"
+    j = json.dumps(old.replace('\r\n','\n'))[1:-1]
+    u = re.sub(r'''\\([nt"'\\])''', lambda m: dict(n='\n', t='\t').get(m[1], m[1]), old)
+    said = 'The file has it with escapes, such as a backslash and an n for a line break: write old and new as they stand there. '
+    for s,why in ((j,said), (j.replace('\\"','"'),said), (u,'old has one level of escapes too many: write it as it stands in the file. ')):
+        if s!=old and s in text: return line_at(text, text.find(s)), s.count('\n')+1, why
+
 def _reason(text, old, new):
     "Why `old` may not have matched, as a sentence or nothing"
-    flat = lambda s: ' '.join(s.split())
+    flat = lambda s: ' '.join(re.findall(r'[^ \t\r\n\f\v]+', s))
     if all(re.match(r'\s*\d+\t', l) for l in split_lines(old) if l.strip()):
         return 'old holds line numbers: leave out the numbers and the tabs behind them. '
     if flat(old) and flat(old) in flat(text):
@@ -257,11 +267,23 @@ def _reason(text, old, new):
 def unified(path, a, b, n=3):
     "A unified diff from text `a` to text `b`; `None` for a file that is not there"
     la,lb = split_lines(a or '', True),split_lines(b or '', True)
-    i = max(_same(la, lb)-n, 0)
-    j = max(_same(la[:i-1 if i else None:-1], lb[:i-1 if i else None:-1])-n, 0)
+    i,j = _ends(la, lb, n)
     names = ['/dev/null' if s is None else f'{d}/{path}' for d,s in (('a',a),('b',b))]
     out = unified_diff(la[i:len(la)-j], lb[i:len(lb)-j], *names, n=n, lineterm='\n')
     out = [re.sub(r'(?<=[-+])\d+', lambda m: str(int(m[0])+i), l) if l.startswith('@@') else l for l in out]
     return ''.join(l.rstrip('\r\n')+('\n' if l[-1] in '\r\n' else '\n\\ No newline at end of file\n') for l in out)
 
+def _ends(a, b, n):
+    "How many lines `a` and `b` share at the start and how many at the end, less `n` of each"
+    i = max(_same(a, b)-n, 0)
+    return i, max(_same(a[:i-1 if i else None:-1], b[:i-1 if i else None:-1])-n, 0)
+
 def _same(a, b): return next((i for i,(x,y) in enumerate(zip(a, b)) if x!=y), min(len(a), len(b)))
+
+# %% ../../nbs/workspace/00_text.ipynb #text-narrow
+def narrow(a, b, most=400_000, n=100):
+    "The parts of texts `a` and `b` in which they differ, with `n` lines around; both whole when they are not longer than `most` characters"
+    if not a or len(a)+len(b)<=most: return a,b
+    la,lb = split_lines(a, True),split_lines(b, True)
+    i,j = _ends(la, lb, n)
+    return ''.join(la[i:len(la)-j]),''.join(lb[i:len(lb)-j])
