@@ -39,10 +39,12 @@ def resource(r):
     return f'[binary resource {uri} ({one_line(str(r.get("mimeType") or "unknown type"))}) is not shown]'
 
 # %% ../../nbs/editor/04_blocks.ipynb #blocks-one-text
+_needs = dict(text=('text',str), resource_link=('uri',str), resource=('resource',dict), image=('data',str), audio=('data',str))
+
 def _text(b, i):
     "The text that block `b` stands for, or None for media; raises `InvalidParams` for what is no block"
     k = b.get('type') if isinstance(b, dict) else None
-    need = dict(text=('text',str), resource_link=('uri',str), resource=('resource',dict), image=('data',str), audio=('data',str)).get(k)
+    need = _needs.get(k) if isinstance(k, str) else None
     if not need: raise InvalidParams(f'Invalid params: prompt[{i}] is no content block', field=f'prompt[{i}]')
     if not isinstance(b.get(need[0]), need[1]): raise InvalidParams(f'Invalid params: prompt[{i}].{need[0]} is required', field=f'prompt[{i}].{need[0]}')
     if k=='text': return b['text']
