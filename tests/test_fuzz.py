@@ -138,7 +138,7 @@ class Fuzzed:
         a.check.known |= new # also those whose request had the id null
         for s in new: self.ask('session/delete', sessionId=s)
         bad = [(k, m) for k,m in a.problems() if m!='a result for nobody']+a.faults # to the id null
-        for o in (a.check.sent, a.check.turns, a.replies, a.trace, a.lines, a.updates): o.clear()
+        for o in (a.check.sent, a.check.turns, a.check.shared, a.replies, a.trace, a.lines, a.updates): o.clear()
         a.at = 0
         told = a.stderr[log:]
         assert not bad and 'Traceback' not in told and len(told)<3000+600*len(lines), (bad, told[-3000:])

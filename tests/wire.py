@@ -67,10 +67,11 @@ def strings(o):
 
 class Checker:
     "Follows a conversation and writes down what breaks the protocol"
-    def __init__(self): self.sent,self.turns,self.known,self.cards,self.asked,self.loads,self.faults = {},{},set(),{},set(),set(),[]
+    def __init__(self): self.sent,self.turns,self.shared,self.known,self.cards,self.asked,self.loads,self.faults = {},{},set(),set(),{},set(),set(),[]
     def bad(self, what, *msgs): self.faults += [('extra' if 'unknown root key' in m else what, m) for m in msgs]
     def ours(self, m):
         if not isinstance(m, dict) or 'method' not in m or 'id' not in m or isinstance(m['id'], (dict,list)): return
+        if self.sent.get(idkey(m['id'])): self.shared.add(idkey(m['id'])) # which answer is whose cannot be told
         self.sent.setdefault(idkey(m['id']), []).append(m)
         p = m.get('params')
         sid = p.get('sessionId') if isinstance(p, dict) else None
@@ -93,14 +94,16 @@ class Checker:
             if not msg.strip() or '\n' in msg: self.bad('message', f'an error message is one line: {msg!r}')
             if 'Traceback' in json.dumps(m['error']): self.bad('message', f'a traceback on the wire: {m["error"]}')
         if m['id'] is None: return None if 'error' in m else self.bad('answer', 'a result for nobody')
-        q = self.sent.get(idkey(m['id']))
+        k = idkey(m['id'])
+        q = self.sent.get(k)
         if not q: return self.bad('answer', f'an answer that nobody asked for, or a second one: {json.dumps(m)[:200]}')
         req = q.pop(0)
-        meth,sid = req['method'],(req.get('params') or {}).get('sessionId') if isinstance(req.get('params'), dict) else None
-        if 'result' in m and meth in SAYS: self.bad('schema', *invalid(SAYS[meth], m['result']))
+        meth = req['method']
+        if 'result' in m and meth in SAYS and k not in self.shared: self.bad('schema', *invalid(SAYS[meth], m['result']))
         if 'result' in m and meth in ('session/new','session/fork') and isinstance(m['result'], dict): self.known.add(m['result'].get('sessionId'))
-        if idkey(m['id']) in self.turns.get(sid, ()):
-            self.turns[sid].remove(idkey(m['id']))
+        for sid,ts in self.turns.items():
+            if q or k not in ts: continue # the turns of a shared id are over when all of its requests are
+            ts[:] = [t for t in ts if t!=k]
             left = [k for (s,k),st in self.cards.items() if s==sid and st not in ('completed','failed')]
             if left and not self.turns[sid]: self.bad('card', f'cards left open by the answer: {left}')
     def request(self, m, p):
