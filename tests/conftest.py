@@ -15,8 +15,9 @@ os.environ.update(XDG_CONFIG_HOME=f'{_home}/config', XDG_STATE_HOME=f'{_home}/st
 # what goes wrong with stored bytecode (it is known by size and whole second of its source alone) would go wrong for them only.
 os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
 
-# A property is tried with the same examples in each run: a run that fails by chance stops everybody, and what it found is not seen again
-settings.register_profile('same', derandomize=True, database=None, deadline=None)
+# A property is tried with the same examples in each run: a run that fails by chance stops everybody, and what it found is not seen again.
+# `EXPLORE=1 pytest …` tries others.
+settings.register_profile('same', derandomize='EXPLORE' not in os.environ, database=None, deadline=None, print_blob=True)
 settings.load_profile('same')
 
 @pytest.fixture(scope='session', autouse=True)

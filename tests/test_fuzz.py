@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from ramabana_acp.core import daemon, utf8
 from wire import *
 
-def profile(n): return settings(max_examples=n, derandomize=True, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+def profile(n): return settings(max_examples=n, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 # ---- what is sent
 

@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, given, settings
 
 def few_or_many(few, many): return pytest.mark.parametrize('n', [few, pytest.param(many, marks=pytest.mark.slow)])
 
-def examples(n): return settings(max_examples=n, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+def examples(n): return settings(max_examples=n, suppress_health_check=list(HealthCheck))
 
 def wide(few, many, *args, **kw):
     "A test of a property: `few` examples of what `given` gives by default, `many` behind `slow`"
