@@ -321,3 +321,8 @@ def test_a_repository_cannot_have_its_programs_run_by_a_look(tmp_path):
     assert not (tmp_path/'P').exists()
     run('git status # loudly', tmp_path)
     assert (tmp_path/'P').exists(), 'the trap works at all'
+
+def test_a_command_that_can_be_found_can_be_ended(tmp_path, monkeypatch):
+    seen,real = [],process._procs_start
+    monkeypatch.setattr(process, '_procs_start', lambda pid: seen.append([hasattr(r, 'start') for r in process._live]) or real(pid))
+    assert run('echo hi', tmp_path).text=='hi\n' and all(map(all, seen)) and seen

@@ -103,16 +103,18 @@ class Run:
         if len(cmd.encode())>100_000:
             self.script,f = spill_file(new_id('cmd_'), cmd.encode())
             f.close()
+        self.lock,self.rd,self.wr = threading.Lock(),None,None
         try:
+            self.rd,self.wr = os.pipe()
             with _live_lock:
                 self.proc = subprocess.Popen([shell(), *([self.script] if self.script else ['-c','--',cmd])], cwd=cwd, env=env, bufsize=0,
                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+                self.start = _procs_start(self.proc.pid)
                 _live.add(self)
         except (OSError,ValueError) as e:
+            for f in (self.rd, self.wr): f is None or os.close(f)
             if self.script: os.unlink(self.script)
             raise ToolError(f'the command cannot run in {cwd}: {getattr(e, "strerror", None) or e}') from None
-        self.lock,(self.rd,self.wr) = threading.Lock(),os.pipe()
-        self.start = _procs_start(self.proc.pid)
 
 def _procs_start(pid):
     "When `pid` was started, in the kernel's ticks; 0 where that is not told"
