@@ -78,3 +78,7 @@ def test_what_is_written_in_python_runs(tmp_path):
     (tmp_path/'test_mine.py').write_text(test)
     r = subprocess.run([sys.executable,'-m','pytest','-q','test_mine.py'], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert r.returncode==0 and '1 passed' in r.stdout, r.stdout
+
+def test_every_link_leads_to_a_file():
+    ls = [l.split('#')[0] for l in re.findall(r'\]\((?!https?:)([^)]+)\)', readme)]
+    assert len(ls)>9 and [l for l in ls if not (root/l).exists()]==[]
