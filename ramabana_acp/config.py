@@ -10,7 +10,7 @@ __all__ = ['xdg', 'homes', 'parse_env', 'read_text', 'parse_toml', 'Config']
 # %% ../nbs/01_config.ipynb #config-imports
 import os
 from pathlib import Path
-from .core import Err, secret
+from .core import BadSettings, Err, secret
 
 # %% ../nbs/01_config.ipynb #config-homes-def
 def xdg(var, default):
@@ -42,17 +42,17 @@ def read_text(path):
     "The UTF-8 text of `path`, '' when there is none; raises `Err` when it cannot be read"
     try: return path.read_bytes().decode('utf-8-sig')
     except (FileNotFoundError, NotADirectoryError): return ''
-    except OSError as e: raise Err(f'{path}: {e.strerror}') from None
+    except OSError as e: raise BadSettings(f'{path}: {e.strerror}') from None
     except UnicodeDecodeError as e:
         n = e.object.count(b'\n', 0, e.start)+1
-        raise Err(f'{path}: not UTF-8 (at line {n})') from None
+        raise BadSettings(f'{path}: not UTF-8 (at line {n})') from None
 
 def parse_toml(text, path):
     "`text` as a dict; raises `Err` naming file and line"
     import tomllib
     try: return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as e: raise Err(f'{path}: {e}') from None
-    except RecursionError: raise Err(f'{path}: nested too deeply') from None
+    except tomllib.TOMLDecodeError as e: raise BadSettings(f'{path}: {e}') from None
+    except RecursionError: raise BadSettings(f'{path}: nested too deeply') from None
 
 # %% ../nbs/01_config.ipynb #config-config-def
 class Config:
@@ -78,7 +78,7 @@ class Config:
     def data(self):
         "`config.toml` as a dict, `{}` when there is none"
         return self._file('config.toml', lambda s: parse_toml(s, self.home/'config.toml') if s else {})
-    def check(self): "Raise an `Err` when `config.toml` cannot be read"; return self.data is not None
+    def check(self): "Raise an `Err` when the settings cannot be read"; self.key('') # reads both files
     @property
     def dotenv(self):
         "`.env` of the config home as a dict"
@@ -92,13 +92,13 @@ class Config:
         return o
     def table(self, name):
         "The table `[name]`, `{}` when there is none; raises `Err` when it is no table"
-        if not isinstance(t := self.data.get(name, {}), dict): raise Err(f'{self.home/"config.toml"}: {name} must be a table')
+        if not isinstance(t := self.data.get(name, {}), dict): raise BadSettings(f'{self.home/"config.toml"}: {name} must be a table')
         return t
     def env(self, name):
         "A variable from `.env`, then from the environment; blank is None"
         return self.dotenv.get(name, '').strip() or os.environ.get(name, '').strip() or None
     def key(self, name):
         "Like `env` for a secret, which is remembered for redaction; with `keys = \"file\"` only from `.env`"
-        if (k := self.get('keys', 'any')) not in ('any','file'): raise Err(f'{self.home/"config.toml"}: keys must be "file" or "any"')
+        if (k := self.get('keys', 'any')) not in ('any','file'): raise BadSettings(f'{self.home/"config.toml"}: keys must be "file" or "any"')
         v = self.dotenv.get(name, '').strip() if k=='file' else self.env(name)
         return secret(v) or None

@@ -6,9 +6,9 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/core.html.md"""
 
 # %% auto #0
 __all__ = ['Err', 'ParseError', 'InvalidRequest', 'MethodNotFound', 'InvalidParams', 'InternalError', 'AuthRequired', 'NotFound',
-           'RequestCancelled', 'TurnFailed', 'ToolError', 'Refused', 'Cancelled', 'Token', 'daemon', 'new_id', 'secret',
-           'redact', 'secrets', 'utf8', 'clip', 'clip_bytes', 'head_tail', 'visible', 'one_line', 'jdumps',
-           'write_atomic', 'log']
+           'RequestCancelled', 'BadSettings', 'reason', 'TurnFailed', 'ToolError', 'Refused', 'Cancelled', 'Token',
+           'daemon', 'new_id', 'secret', 'secrets', 'hide', 'covered', 'redact', 'utf8', 'clip', 'clip_bytes',
+           'head_tail', 'visible', 'one_line', 'jdumps', 'write_atomic', 'log']
 
 # %% ../nbs/00_core.ipynb #core-imports
 import errno, json, math, os, re, select, sys, threading, time
@@ -27,6 +27,16 @@ class InternalError(Err):    "Our fault";                            code = -326
 class AuthRequired(Err):     "The model has no key or no provider";  code = -32000
 class NotFound(Err):         "No such session or resource";          code = -32002
 class RequestCancelled(Err): "The client withdrew the request";      code = -32800
+
+class BadSettings(Err):
+    "A settings file that cannot be read, or says what cannot be: `data.code` is `settings`"
+    def __init__(self, msg, **data): super().__init__(msg, **{'code':'settings', **data})
+
+# %% ../nbs/00_core.ipynb #core-reason
+def reason(e):
+    "What exception `e` says, for a person"
+    if not isinstance(e, OSError) or not e.strerror: return str(e)
+    return f'{os.fspath(e.filename)}: {e.strerror}' if isinstance(e.filename, (str,os.PathLike)) else e.strerror
 
 # %% ../nbs/00_core.ipynb #core-turnfailed
 class TurnFailed(Err):
@@ -97,20 +107,29 @@ def secret(s):
     if len(s)>=6: _secrets.add(s)
     return s
 
+def secrets():
+    "The values that must never leave, longest first"
+    return sorted(_secrets, key=len, reverse=True)
+
+def hide(text):
+    "`text` without registered secrets"
+    for s in secrets(): text = text.replace(s, '[redacted]')
+    return text
+
+def covered(text):
+    "`text` without the passwords and tokens that stand in front of a host in its addresses"
+    text = re.sub(r"""(://[^\s/@:'"]*:)[^\s/@'"]+@""", r'\1[redacted]@', text)
+    return re.sub(r"""(://)[\w.~-]{20,}@""", r'\1[redacted]@', text)
+
 def redact(text):
-    "`text` without registered secrets and without what looks like a key"
-    for s in sorted(_secrets, key=len, reverse=True): text = text.replace(s, '[redacted]')
-    return _keyish.sub(_mask, text)
+    "`text` without registered secrets and without what looks like a key or a password"
+    return _keyish.sub(_mask, covered(hide(text)))
 
 def _mask(m):
     "Keep the name of a `name=value` pair, which says what is missing"
     s = m[0]
     i = max(s.find('='), s.find(':'))
     return (s[:i+1] if i>=0 else '')+'[redacted]'
-
-def secrets():
-    "The values that must never leave, longest first"
-    return sorted(_secrets, key=len, reverse=True)
 
 # %% ../nbs/00_core.ipynb #core-clip
 def utf8(text):

@@ -15,7 +15,7 @@ from collections import namedtuple
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
-from .core import Err, one_line, redact
+from .core import BadSettings, Err, one_line, redact
 from .choices import preset_of
 from .config import Config
 from .models.specs import PROVIDERS, _key_env, default_model, loopback, resolve, servable
@@ -41,13 +41,13 @@ SETTINGS = 'model effort preset keys titles permissions budget context models pr
 
 def usable(cfg):
     "Read all that the settings say, as a session would sooner or later; raises `Err` for what cannot be used"
-    cfg.key('ANY') # reads both files
+    cfg.check()
     for k in ('permissions','budget','context','models','providers'): cfg.table(k)
     preset_of(cfg.get('preset', 'balanced'), f'{cfg.home/"config.toml"}: preset')
     for which in ('turn','session'): budget(cfg, which)
     Room(SimpleNamespace(cfg=cfg)).share()
     Ledger(cfg).rules()
-    if (t := cfg.get('titles', 'prompt')) not in TITLES: raise Err(f'{cfg.home/"config.toml"}: titles must be one of {", ".join(TITLES)}, not {t!r}')
+    if (t := cfg.get('titles', 'prompt')) not in TITLES: raise BadSettings(f'{cfg.home/"config.toml"}: titles must be one of {", ".join(TITLES)}, not {t!r}')
 
 def homes(cfg):
     "Where settings and sessions are, and whether they can be read and written"

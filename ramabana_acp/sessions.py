@@ -11,7 +11,7 @@ __all__ = ['MAX_ROWS', 'ABOUT', 'rows', 'tilde', 'when', 'title', 'table', 'find
 # %% ../nbs/90e_sessions.ipynb #sessions-imports
 import argparse, os, sys
 from datetime import datetime
-from .core import Err, jdumps, one_line
+from .core import Err, jdumps, one_line, reason
 from .config import Config
 from .agent.journal import Held, holder
 from .agent.records import iso
@@ -92,7 +92,7 @@ def delete(lib, rs, scr):
     bad = 0
     for r in rs:
         try: gone = lib.delete(r['sessionId'])
-        except (Held, OSError) as e: bad = failed(Err(f"{r['sessionId']} is not deleted: {getattr(e, 'strerror', None) or e}")); continue
+        except (Held, OSError) as e: bad = failed(Err(f"{r['sessionId']} is not deleted: {reason(e)}")); continue
         scr.line(f"Deleted {r['sessionId']}: {title(r)}" if gone else f"{r['sessionId']} is out of the list, but not all of it could be removed yet; the next start tries again")
     return bad
 

@@ -14,7 +14,7 @@ import argparse, asyncio, re, sys, threading, time
 from collections import namedtuple
 from concurrent.futures import Future
 from urllib.parse import urlsplit
-from .core import Cancelled, Err, Token, daemon, one_line, redact, secret
+from .core import Cancelled, Err, Token, daemon, one_line, reason, redact, secret
 from .config import Config
 from .settings import Draft, logout, plan, save
 from .models.messages import user
@@ -287,8 +287,7 @@ def _parser():
 
 def failed(e):
     "Say what `e` says; the exit code for it"
-    said = f'{e.filename}: {e.strerror}' if isinstance(e, OSError) and e.filename else getattr(e, 'strerror', None) or str(e)
-    sys.stderr.write(f'ramabana-acp: {redact(one_line(said, 1000))}\n')
+    sys.stderr.write(f'ramabana-acp: {redact(one_line(reason(e), 1000))}\n')
     return 2 if isinstance(e, Usage) else 1
 
 def setup(argv=None, start=None):
@@ -296,7 +295,7 @@ def setup(argv=None, start=None):
     a,tty = parse(_parser(), argv),sys.stdin.isatty() and sys.stdout.isatty()
     cfg,q = Config(a.cfg),Questions(Screen(), tty)
     try:
-        cfg.get('') # a broken file is told before anything is asked
+        cfg.check() # a broken file is told before anything is asked
         w = wished(a, cfg, q, sys.stdin.read(10_000) if a.key_stdin and not tty else None)
         if w is None: q.say('Nothing was changed.')
         return 1 if w is None else finish(w, cfg, q, start)

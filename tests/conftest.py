@@ -1,5 +1,5 @@
 "A skip that is not in `expected_skips.txt` fails the run: a test that does not run proves nothing, and nobody reads a list of skips."
-import atexit, os, shutil, tempfile
+import asyncio, atexit, os, shutil, sys, tempfile
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,18 @@ def certificates_are_read_once():
     "Each model server of a test has a client of its own, which would read all certificates of the system again: most of what such a test costs"
     import httpcore2
     with patch.object(httpcore2, 'default_ssl_context', cache(httpcore2.default_ssl_context)): yield
+
+@pytest.fixture(autouse=True)
+def connections_are_closed():
+    "A client keeps its connections as long as the process lives, and the hundreds of servers that tests ask are more than a process may have files"
+    yield
+    sse = sys.modules.get('ramabana_acp.models.sse')
+    if not sse or len(sse._clients)<40: return
+    from ramabana_acp.models.provider import provider_loop
+    with sse._making: cs = [sse._clients.popitem()[1] for _ in range(len(sse._clients))]
+    async def close():
+        for c in cs: await c.close()
+    asyncio.run_coroutine_threadsafe(close(), provider_loop()).result(20)
 
 _skipped = []
 

@@ -673,7 +673,7 @@ def test_the_ceiling_does_not_limit_the_answers_to_cards(asking):
     assert (s.read('f0'), s.read('f1'), s.read('f2'))==('x','x','') and [p['toolCall']['toolCallId'] for p in s.asks]==['t0','t2'] and latest(s)['tool_approval']=='ask'
 
 def test_C077_a_slash_command_cannot_raise_it_either(asking):
-    s = asking.session([[touch(0)], [touch(1)], OK], permit=lambda p: 'allow_call' if 'f1' in json.dumps(p) else 'reject_once')
+    s = asking.session([[touch(0)], [touch(1)], OK], permit=lambda p: 'allow_call' if 'touch f1' in json.dumps(p) else 'reject_once')
     for l in ('/mode auto','/mode yolo','/permissions posture yolo','/permissions allow *','/permissions allow run_shell(touch f0)'): s.prompt(l)
     assert s.said().count('the ceiling `ask`')==2 and 'config.toml' in s.said()
     s.prompt()

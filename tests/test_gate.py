@@ -7,7 +7,8 @@ import pytest
 from hypothesis import strategies as st
 from width import examples, few_or_many, given
 from ramabana_acp.core import InvalidParams, Refused, Token
-from ramabana_acp.workspace.approvals import GATED, MODES, Approvals
+from ramabana_acp.workspace.approvals import Approvals
+from ramabana_acp.workspace.gate import GATED, MODES
 from ramabana_acp.workspace.simple import read_only, simple
 
 class Place:

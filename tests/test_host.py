@@ -309,6 +309,10 @@ def test_walk_is_sorted_and_skips_what_git_ignores(box):
     assert [p.relative_to(r).as_posix() for p in h.walk()]==want
     assert [p.name for p in h.walk('in')]==['!y'] and [p.name for p in h.walk('dist')]==['a'] and [p.name for p in h.walk('m/z.log')]==['z.log']
 
+def test_a_link_that_leads_to_itself_stops_no_search(host, box):
+    (box/'root'/'self').symlink_to('self')
+    assert 'a.txt' in [p.name for p in host.walk(out=[])]
+
 def test_walk_goes_deep_stops_on_cancel_and_names_what_is_missing(host, box):
     with pytest.raises(Missing): host.walk('nowhere')
     host.tok = Token(); host.tok.cancel()

@@ -16,17 +16,14 @@ from ramabana_acp.models.specs import resolve
 from ramabana_acp.workspace.activity import Activity
 from ramabana_acp.workspace.host import WorkspaceHost
 from ramabana_acp.testing.models import FakeModel
+import test_sessions
+from test_sessions import error, image, listed
 from wire import BARE, OK, PYTHON, UPDATES, Again, Models, Remote, agent, bare, bare_process, invalid, models, poll, tool # fixtures
 
-PNG = base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==')
+PNG = base64.b64decode(test_sessions.PNG)
 def said(s): return [dict(type='text', text=s)]
-def image(): return dict(type='image', mimeType='image/png', data=base64.b64encode(PNG).decode())
-def error(a, method, **params):
-    with pytest.raises(Remote) as e: a.request(method, params)
-    return e.value
 def store(a): return a.home/'.state/ramabana-acp/sessions'
 def where(a, sid): return next(store(a).glob(f'*/{sid}'))
-def listed(a, **kw): return [r['sessionId'] for r in a.request('session/list', kw)['sessions']]
 def attachments(root): return {p.name for p in (root/'.ramabana/attachments').glob('*.png')}
 
 # ---- records of every shape

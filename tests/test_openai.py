@@ -2,7 +2,7 @@
 
 What holds in any dialect is asked of all three; what a server alone demands is asked of a fake of that server, which refuses what the real one refuses.
 """
-import asyncio, json, random, shutil, threading, time
+import asyncio, json, random, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from hypothesis import strategies as st
@@ -22,30 +22,11 @@ from ramabana_acp.models.sse import Sent, pump
 from ramabana_acp.testing.accents import SERVERS, _unknown
 from ramabana_acp.testing.models import FakeModel
 from ramabana_acp.testing.responses import Responses
-from test_sessions import BARE, CASES, KEY, Again, Remote, agent, turn2
+from asking import *
+from test_sessions import KEY, second_turns
+from wire import BARE, agent, poll
 
-APIS = dict(chat='openai', messages='anthropic', responses='responses')
-each = pytest.mark.parametrize('dialect', APIS)
-hi = [user('hi')]
 png,pdf = b'\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\6\0\0\0',b'%PDF-1.7 x'
-ls = dict(name='ls', description='List', input_schema=dict(type='object', properties=dict(path=dict(type='string'))))
-dumps = lambda o: json.dumps(o, separators=(',',':'))
-
-@pytest.fixture(autouse=True)
-def no_long_pauses(monkeypatch):
-    "What the server asks for is waited, what we would wait by ourselves is not"
-    monkeypatch.setattr('ramabana_acp.models.provider.pause', lambda n, after=None: .01 if after is None else after)
-
-def provider(m, dialect='responses', id='m', **kw):
-    return mk_provider(ModelSpec(f'fake/{id}', 'fake', id, base_url=m.base, api=APIS[dialect], **kw))
-
-def ask(p, history=hi, tok=None, shown=None, **kw):
-    "The message that answers `history`; what is shown on the way is added to `shown`"
-    for ev in p.stream(history, tok=tok, **kw):
-        if shown is not None: shown.append(ev)
-    assert ev[0]=='done'
-    return ev[1]
-
 def answer(msg, *media): return results([result(c, f"ERROR: {c['bad']}" if c.get('bad') else f'r{i}', not c.get('bad'), media) for i,c in enumerate(calls(msg))])
 
 def stored(history):
@@ -61,12 +42,12 @@ def test_one_script_is_the_same_answer_in_every_dialect(dialect):
         dict(usage=dict(input=7, output=5, cache_read=30))]
     with FakeModel([script, [dict(text='ok')]]) as m:
         shown,p = [],provider(m, dialect)
-        msg = ask(p, tools=[ls], shown=shown)
+        msg = ask(p, tools=[LS], shown=shown)
         assert [(k,o) for k,o in shown[:4]]==[('think','hm'), ('text','I look.'), ('call',dict(id='t1', name='ls')), ('call',dict(id='t2', name='ls'))]
         assert [q['type'] for q in msg['content']]==['thinking','text','call','call'] and msg['stop']=='calls'
         assert [c['args'] for c in calls(msg)]==[dict(path='é'), {}] and not any(c.get('bad') for c in calls(msg))
         assert [msg['usage'][k] for k in ('input','output','cache_read')]==[7,5,30]
-        assert text_of(ask(p, [*hi, msg, answer(msg)], tools=[ls]))=='ok', 'and a strict server takes it back'
+        assert text_of(ask(p, [*hi, msg, answer(msg)], tools=[LS]))=='ok', 'and a strict server takes it back'
         assert {r.dialect for r in m.requests}=={dialect}
 
 @each
@@ -128,12 +109,12 @@ LONG = [[dict(think='one', signature='box1'), dict(text='I look.'), dict(tool='l
 
 def test_reasoning_goes_back_unchanged_in_its_place_also_after_it_was_stored():
     with FakeModel(LONG) as m:
-        p,h = provider(m),list(hi)
+        p,h = provider(m, 'responses'),list(hi)
         for _ in LONG[:3]:
             msg = ask(p, h)
             h += [msg, *([answer(msg)] if calls(msg) else [])]
         h.append(user('again'))
-        ask(p, h); ask(provider(m), stored(h))
+        ask(p, h); ask(provider(m, 'responses'), stored(h))
         bodies = [r.body for r in m.requests]
     assert jdumps(bodies[3])==jdumps(bodies[4]), 'the same from a file and another process'
     for a,b in zip(bodies, bodies[1:4]): assert b['input'][:len(a['input'])]==a['input'], 'a prefix, which a cache can use'
@@ -145,16 +126,16 @@ def test_reasoning_goes_back_unchanged_in_its_place_also_after_it_was_stored():
 
 def test_a_body_has_the_effort_a_summary_and_its_limits():
     spec = ModelSpec('openai/m', 'openai', 'm', api='responses')
-    b = responses_body(spec, hi, 'Be kind.', [ls], 'high', 4)
+    b = responses_body(spec, hi, 'Be kind.', [LS], 'high', 4)
     assert (b['instructions'], b['reasoning'], b['max_output_tokens'])==('Be kind.', dict(effort='high', summary='auto'), 16)
-    assert b['tools']==[dict(type='function', name='ls', description='List', parameters=ls['input_schema'], strict=False)]
+    assert b['tools']==[dict(type='function', name='ls', description='List', parameters=LS['input_schema'], strict=False)]
     assert responses_body(spec, hi, effort='none')['reasoning']==dict(effort='none')
     key = b['prompt_cache_key']
     assert key==responses_body(spec, [*hi, assistant([text('x')]), user('y')], 'Be kind.')['prompt_cache_key']!=responses_body(spec, [user('else')], 'Be kind.')['prompt_cache_key']
 
 def test_pictures_and_documents_go_as_input_also_out_of_a_tool():
     with FakeModel([[dict(tool='view', id='t1', args={})], [dict(text='ok')]]) as m:
-        p = provider(m)
+        p = provider(m, 'responses')
         h = [user('look', [png, pdf])]
         h.append(ask(p, h))
         ask(p, [*h, answer(h[1], dict(type='image', mime='image/png', data=png))])
@@ -164,9 +145,9 @@ def test_pictures_and_documents_go_as_input_also_out_of_a_tool():
 
 def test_what_another_model_thought_stays_here_and_comes_back_to_it():
     with FakeModel([[dict(think='a', signature='box'), dict(text='one')], [dict(text='two')], [dict(text='three')]]) as m:
-        h = [*hi, ask(provider(m, id='a')), user('on')]
-        h += [ask(provider(m, id='b'), h), user('on')]
-        ask(provider(m, id='a'), h)
+        h = [*hi, ask(provider(m, 'responses', id='a')), user('on')]
+        h += [ask(provider(m, 'responses', id='b'), h), user('on')]
+        ask(provider(m, 'responses', id='a'), h)
         assert [['reasoning' in [o.get('type') for o in r.body['input']]] for r in m.requests]==[[False],[False],[True]]
 
 def test_a_conversation_goes_from_each_dialect_to_each_other():
@@ -181,7 +162,7 @@ def test_a_text_says_again_whether_it_was_an_aside():
     item = dict(type='message', id='msg_1', role='assistant', phase='commentary', status='completed', content=[dict(type='output_text', text='I look.', annotations=[])])
     end = dict(type='response.completed', response=dict(status='completed', output=[item]))
     with FakeModel([[dict(raw='data: '+dumps(end)+'\n\n')], [dict(text='ok')]]) as m:
-        p = provider(m)
+        p = provider(m, 'responses')
         msg = ask(p)
         assert text_of(msg)=='I look.'
         ask(p, [*hi, msg, user('on')])
@@ -206,7 +187,7 @@ def test_a_request_has_the_bytes_it_would_have_if_nothing_had_been_kept(limit, n
             elif o=='!': h = h[:k%len(h)]+h[k%len(h)+1:] or hi
             elif h[k%len(h)]['role']!='tool': h[k%len(h)] = user(f'changed {k}')
             q = pair(h)
-            assert sent.body(_frame(spec, q, 'S', [ls]), q, lambda ms: to_input(ms, spec))==jdumps(responses_body(spec, q, 'S', [ls])).encode()
+            assert sent.body(_frame(spec, q, 'S', [LS]), q, lambda ms: to_input(ms, spec))==jdumps(responses_body(spec, q, 'S', [LS])).encode()
             assert len(sent.json)+512*len(sent.had)<=limit
         kept.append(len(sent.had))
     check()
@@ -231,7 +212,7 @@ def piece(kind, i, d, **kw): return event(f'response.{kind}.delta', output_index
 def over(status='completed', **kw): return event(f'response.{status}', response=dict(status=status, **kw))
 def made(*events, **kw):
     "The message of a server that sends exactly `events`"
-    with FakeModel([[dict(raw=''.join(f"event: {e['type']}\ndata: {dumps(e)}\n\n" for e in events), **kw)]]) as m: return ask(provider(m))
+    with FakeModel([[dict(raw=''.join(f"event: {e['type']}\ndata: {dumps(e)}\n\n" for e in events), **kw)]]) as m: return ask(provider(m, 'responses'))
 FC = dict(type='function_call', id='fc_1', call_id='t1', name='ls')
 
 def test_C118_a_call_without_arguments_runs_with_none():
@@ -288,11 +269,11 @@ def test_events_that_nobody_knows_are_nothing():
 def test_a_failed_response_is_a_failure_of_its_kind(code, kind, form):
     e = over('failed', error=dict(code=code, message='so it is')) if form=='failed' else event('error', code=code, message='so it is', param=None)
     with FakeModel([[dict(raw=f'data: {dumps(e)}\n\n')]]*9) as m:
-        with pytest.raises(ModelError) as got: ask(provider(m))
+        with pytest.raises(ModelError) as got: ask(provider(m, 'responses'))
         assert got.value.kind==kind and 'so it is' in str(got.value) and len(m.requests)==(5 if got.value.retryable else 1)
 
 def test_a_failed_response_after_words_is_a_cut():
-    with FakeModel([[dict(text='half'), dict(stop='failed')]]) as m, pytest.raises(ModelError) as e: ask(provider(m))
+    with FakeModel([[dict(text='half'), dict(stop='failed')]]) as m, pytest.raises(ModelError) as e: ask(provider(m, 'responses'))
     assert e.value.kind=='cut'
 
 @pytest.mark.parametrize('reason,stop', [('max_output_tokens','length'), ('content_filter','refusal'), ('max_messages','length'), (None,'length')])
@@ -319,21 +300,21 @@ def test_paragraphs_of_a_summary_are_paragraphs():
 @pytest.mark.parametrize('said,field', [('Encrypted content is not supported with this model.', 'include'), ('Your organization must be verified to generate reasoning summaries.', 'reasoning')])
 def test_what_a_server_refuses_for_its_own_reasons_is_left_out_from_then_on(said, field):
     with FakeModel([[dict(http=400, body=dict(error=dict(message=said)))], [dict(text='ok')], [dict(text='ok')]]) as m:
-        p = provider(m)
+        p = provider(m, 'responses')
         ask(p); ask(p)
         assert [field in r.body for r in m.requests]==[True, False, False]
 
 def test_reasoning_that_a_server_cannot_open_is_left_out_and_the_conversation_goes_on():
     bad = dict(error=dict(message='The encrypted content for item rs_1 could not be verified.', code='invalid_encrypted_content'))
     with FakeModel([[dict(think='hm'), dict(tool='ls', id='t1', args={})], [dict(http=400, body=bad)], [dict(text='ok')]]) as m:
-        p = provider(m)
+        p = provider(m, 'responses')
         msg = ask(p)
         assert text_of(ask(p, [*hi, msg, answer(msg)]))=='ok'
         assert ['reasoning' in dumps(r.body['input']) for r in m.requests]==[False, True, False]
 
 def test_a_refusal_that_stays_is_told_and_not_asked_for_ever():
     with FakeModel([[dict(http=400, body='{"error":{"message":"Encrypted content is not supported with this model."}}')]]*9) as m:
-        with pytest.raises(ModelError): ask(provider(m))
+        with pytest.raises(ModelError): ask(provider(m, 'responses'))
         assert len(m.requests)==2
 
 # ---------------------------------------------------------------- C143, C145
@@ -343,25 +324,25 @@ def test_C143_a_model_without_tools_talks_without_them_and_says_so_once(dialect)
     no = [dict(http=400, body='{"error":{"message":"registry.ollama.ai/library/llama3 does not support tools"}}')]
     with FakeModel([no, [dict(text='hi')], [dict(text='on')]]) as m:
         p,shown = provider(m, dialect),[]
-        assert text_of(ask(p, tools=[ls], shown=shown))=='hi'
+        assert text_of(ask(p, tools=[LS], shown=shown))=='hi'
         assert [k for k,_ in shown]==['notice','text','done'] and 'takes no tools' in shown[0][1]
-        shown.clear(); ask(p, tools=[ls], shown=shown)
+        shown.clear(); ask(p, tools=[LS], shown=shown)
         assert [k for k,_ in shown]==['text','done'] and ['tools' in r.body for r in m.requests]==[True,False,False]
 
 def test_C143_when_it_is_refused_without_tools_too_that_is_told():
     with FakeModel([[dict(http=400, body='{"error":{"message":"llama3 does not support tools"}}')]]*9) as m:
-        with pytest.raises(ModelError, match='does not support tools'): ask(provider(m, 'chat'), tools=[ls])
+        with pytest.raises(ModelError, match='does not support tools'): ask(provider(m, 'chat'), tools=[LS])
         assert len(m.requests)==2
 
 def test_C143_a_vllm_server_that_was_started_without_tools_is_told_of_in_its_own_words():
     said = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
     with FakeModel([[dict(http=400, body=dict(object='error', message=said, type='BadRequestError', code=400))]]*9, server='vllm') as m:
-        with pytest.raises(ModelError) as e: ask(provider(m, 'chat'), tools=[ls])
+        with pytest.raises(ModelError) as e: ask(provider(m, 'chat'), tools=[LS])
         assert (e.value.kind, len(m.requests))==('bad_request', 1) and '--enable-auto-tool-choice' in str(e.value)
 
 ODD = [dict(name='mode', description='', input_schema={'properties':{'mode':{'enum':['a','b']}}}), dict(name='none', description='', input_schema={}),
     dict(name='a.server/'+'x.'*95, description='Odd', input_schema={'anyOf':[{'properties':{'a':{'type':'string'}}, 'required':['a']}, {'properties':{'b':{'$ref':'#/$defs/B'}}}],
-        '$defs':{'B':{'type':'object', 'additionalProperties':False, 'properties':{'again':{'$ref':'#/$defs/B'}}}}}), ls]
+        '$defs':{'B':{'type':'object', 'additionalProperties':False, 'properties':{'again':{'$ref':'#/$defs/B'}}}}}), LS]
 
 @pytest.mark.parametrize('api,server', [('chat',None), ('responses',None), ('chat','gemini')])
 def test_C145_odd_tools_of_strangers_are_taken_and_the_others_stay_usable(api, server):
@@ -396,14 +377,14 @@ def test_a_conversation_with_tools_and_pictures_works_at(server):
     with FakeModel(TURNS, server=server) as m:
         p,h = at(m, server),[user('look', [png, pdf])]
         for _ in range(3):
-            msg = ask(p, h, tools=[ls], effort='low', max_tokens=100)
+            msg = ask(p, h, tools=[LS], effort='low', max_tokens=100)
             h += [msg, *([answer(msg, dict(type='image', mime='image/png', data=png))] if calls(msg) else [])]
         assert [c['args'] for c in calls(h[1])]==[dict(path='a'), {}] and len({c['id'] for c in calls(h[1])}-{''})==2
         assert any(q['type']=='thinking' and 'first' in q['text'] for q in h[1]['content'])
         h.append(user('again'))
-        ask(p, h, tools=[ls]); was = m.requests[-1].body
+        ask(p, h, tools=[LS]); was = m.requests[-1].body
         m.script.append(TURNS[3])
-        ask(at(m, server), h, tools=[ls])
+        ask(at(m, server), h, tools=[LS])
         assert jdumps(m.requests[-1].body)==jdumps(was), 'the same bytes from a provider that knows nothing of before'
         bodies = [r.body['messages'] for r in m.requests[:4]]
         for a,b in zip(bodies, bodies[1:]): assert b[:len(a)-1]==a[:-1], 'the beginning stays'
@@ -413,8 +394,8 @@ def test_a_conversation_that_began_elsewhere_goes_on_at(server):
     with FakeModel([[dict(think='hm', signature='seal'), dict(text='I look.'), dict(tool='ls', id='toolu_01', args={})]]) as m: msg = ask(provider(m, 'messages'))
     with FakeModel([[dict(text='ok')]]*2, server=server) as m:
         h = [*hi, msg, answer(msg)]
-        assert text_of(ask(at(m, server), h, tools=[ls]))=='ok'
-        assert text_of(ask(at(m, server), [*h, user('wait, one more thing')], tools=[ls]))=='ok'
+        assert text_of(ask(at(m, server), h, tools=[LS]))=='ok'
+        assert text_of(ask(at(m, server), [*h, user('wait, one more thing')], tools=[LS]))=='ok'
 
 def test_deepseek_gets_its_reasoning_back_with_every_call_though_there_was_none():
     with FakeModel(TURNS, server='deepseek') as m:
@@ -498,8 +479,8 @@ def test_what_is_kept_of_a_request_does_not_show_with_any_profile():
 
 def test_a_model_that_takes_tools_with_one_effort_only_is_asked_so_over_chat_completions_and_freely_over_responses():
     luna = ModelSpec('openai/gpt-6-luna', 'openai', 'gpt-6-luna', profile=MODELS['openai']['gpt-6-luna']['profile'])
-    assert [chat_body(luna, hi, tools=ts, effort='high')['reasoning_effort'] for ts in ((), [ls])]==['high','none']
-    assert responses_body(luna, hi, tools=[ls], effort='high')['reasoning']['effort']=='high'
+    assert [chat_body(luna, hi, tools=ts, effort='high')['reasoning_effort'] for ts in ((), [LS])]==['high','none']
+    assert responses_body(luna, hi, tools=[LS], effort='high')['reasoning']['effort']=='high'
 
 # ---------------------------------------------------------------- models and servers by name
 
@@ -621,31 +602,10 @@ def test_a_turn_with_thoughts_and_a_tool_runs_over_responses(tmp_path):
 @pytest.mark.slow
 def test_the_model_is_sent_byte_for_byte_what_it_would_have_been_sent_over_responses(tmp_path):
     home = tmp_path.resolve()
-    with FakeModel() as m:
-        kw = with_config(home, m)
-        with agent('--model', 'resp/fake-model', **kw) as a:
-            ss = {}
-            for name,case in CASES.items():
-                m.script.extend(json.loads(json.dumps(case.script)))
-                s = ss[name] = a.session(files=case.files, permit=case.permit)
-                id = s.start(case.typed)
-                if case.end: case.end(s, id)
-                try: s.wait(id)
-                except Remote as e: assert name.startswith('failed'), e
-                m.script.clear()
-                a.verify()
-            shutil.copytree(home/'.state', home/'.state2')
-            shutil.copytree(home/'ws', home/'ws2')
-            want = {n:turn2(a, m, s.sid, s.root, CASES[n]) for n,s in ss.items()}
-        shutil.rmtree(home/'ws'); (home/'ws2').rename(home/'ws')
-        with agent('--model', 'resp/fake-model', **{**kw, 'env':{**kw['env'], 'XDG_STATE_HOME':str(home/'.state2')}}) as a:
-            for name,s in ss.items():
-                Again(a, s.sid, s.root, 'session/resume' if name in ('plain','media') else 'session/load')
-                assert turn2(a, m, s.sid, s.root, CASES[name])==want[name], name
+    with FakeModel() as m: want = second_turns(m, home, 'resp/fake-model', with_config(home, m)['env'])
     assert 'seal-1' in ''.join(want['thinks']) and '"reasoning"' in ''.join(want['thinks'])
 
 def test_the_menu_of_models_grows_by_what_a_server_of_this_machine_has(tmp_path):
-    from wire import BARE, agent, poll
     home = tmp_path.resolve()
     with FakeModel(models=('qwen3','llama3')) as m:
         (home/'.config/ramabana-acp').mkdir(parents=True)

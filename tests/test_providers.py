@@ -13,16 +13,10 @@ from ramabana_acp.models.responses import ResponsesProvider
 from ramabana_acp.models.specs import ModelSpec
 from ramabana_acp.models.sse import Sent, pump
 from ramabana_acp.testing.models import Chat, FakeModel, Messages
+from asking import chunk, dumps, hi, no_long_pauses # noqa: F401 (a fixture)
 
 PROVIDERS = dict(chat=OpenAIProvider, claude=ClaudeProvider, responses=ResponsesProvider)
 both,every = pytest.mark.parametrize('dialect', ['chat','claude']),pytest.mark.parametrize('dialect', PROVIDERS)
-hi = [user('hi')]
-dumps = lambda o: json.dumps(o, separators=(',',':'))
-
-@pytest.fixture(autouse=True)
-def no_long_pauses(monkeypatch):
-    "What the server asks for is waited, what we would wait by ourselves is not"
-    monkeypatch.setattr('ramabana_acp.models.provider.pause', lambda n, after=None: .01 if after is None else after)
 
 # ---------------------------------------------------------------- exact bodies of streams
 
@@ -39,7 +33,6 @@ def closed(i): return dict(type='content_block_stop', index=i)
 def end(why): return dict(type='message_delta', delta=dict(stop_reason=why, stop_sequence=None), usage=dict(output_tokens=5)),dict(type='message_stop')
 def said(i, s): return opened(i, type='text', text=''),piece(i, 'text_delta', text=s),closed(i)
 def used(i, name, *pieces): return opened(i, type='tool_use', id='toolu_1', name=name, input={}),*(piece(i, 'input_json_delta', partial_json=p) for p in pieces),closed(i)
-def chunk(fin=None, **d): return dict(id='c1', object='chat.completion.chunk', created=1, model='m', choices=[dict(index=0, delta=d, finish_reason=fin)])
 def part(**kw): return chunk(tool_calls=[kw])
 
 # ---------------------------------------------------------------- asking

@@ -16,11 +16,10 @@ from ramabana_acp.models.specs import ModelSpec, resolve
 from ramabana_acp.testing.editor import EditorClient
 from ramabana_acp.testing.models import FakeModel
 from ramabana_acp.testing.replay import replay
+from asking import APIS
 from wire import PYTHON, agent, clean_env, tool
 
 KEY = 'zx-Th1sIsNoRealKeyAtAll-9876'
-APIS = dict(chat='openai', messages='anthropic', responses='responses')
-each = pytest.mark.parametrize('dialect', APIS)
 first = pytest.mark.parametrize('dialect', [d if d=='chat' else pytest.param(d, marks=pytest.mark.slow) for d in APIS]) # what a dialect changes little in
 
 def parts(key, n=7): return [key[i:i+n] for i in range(len(key)-n+1)]

@@ -2,52 +2,31 @@
 
 A test says the fault as a person would. What the threads have in common is what a server sends, so most tests are a body of a stream or of an error.
 """
-import base64, json, threading, time
+import base64, json, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from hypothesis import strategies as st
 from width import examples, given
 from ramabana_acp.core import jdumps
-from ramabana_acp.models.claude import ClaudeProvider, ClaudeReply, to_messages
+from ramabana_acp.models.claude import ClaudeReply, to_messages
 from ramabana_acp.models.messages import assistant, call, calls, media, result, results, text, text_of, thinking, user
-from ramabana_acp.models.openai import ChatReply, OpenAIProvider, chat_usage, to_chat
-from ramabana_acp.models.errors import ModelError, http_error, retry_after
-from ramabana_acp.models.provider import mk_provider
+from ramabana_acp.models.openai import ChatReply, chat_usage, to_chat
+from ramabana_acp.models.errors import ModelError, http_error
 from ramabana_acp.models.responses import ResponsesReply, to_input
-from ramabana_acp.models.specs import MODELS, ModelSpec, cost, resolve
 from ramabana_acp.models.sse import arguments
+from ramabana_acp.models.specs import MODELS, ModelSpec, cost, resolve
 from ramabana_acp.testing.models import FakeModel
 from wire import *
-from test_sessions import Again
+from asking import *
 
-APIS = dict(chat='openai', claude='anthropic', responses='responses')
-each = pytest.mark.parametrize('dialect', APIS)
-hi = [user('hi')]
 PNG = bytes.fromhex('89504e470d0a1a0a0000000d494844520000000200000003080200000012 16f14d0000000c49444154789c63f8cfc0000003010100c9fe92ef0000000049454e44ae426082'.replace(' ', ''))
-LS = dict(name='ls', description='List', input_schema=dict(type='object', properties=dict(path=dict(type='string'))))
-dumps = lambda o: json.dumps(o, separators=(',',':'))
-
-@pytest.fixture(autouse=True)
-def no_long_pauses(monkeypatch):
-    "What the server asks for is waited, what we would wait by ourselves is not"
-    monkeypatch.setattr('ramabana_acp.models.provider.pause', lambda n, after=None: .01 if after is None else after)
-
-def spec(m, dialect='chat', id='m', **kw): return ModelSpec(f'fake/{id}', 'fake', id, base_url=m if isinstance(m, str) else m.base, api=APIS[dialect], **kw)
-
-def ask(p, history=hi, shown=None, **kw):
-    "The message that answers `history`; what is shown on the way is added to `shown`"
-    for ev in p.stream(history, **kw):
-        if shown is not None: shown.append(ev)
-    assert ev[0]=='done'
-    return ev[1]
 
 def one(dialect, body, shown=None, **kw):
     "The message of a server that sends exactly `body`"
-    with FakeModel([[dict(raw=body, **kw)]]) as m: return ask(mk_provider(spec(m, dialect)), shown=shown, tools=[LS])
+    with FakeModel([[dict(raw=body, **kw)]]) as m: return ask(provider(m, dialect), shown=shown, tools=[LS])
 
 def words(shown, kind='text'): return ''.join(o for k,o in shown if k==kind)
 def sse(*chunks, end='data: [DONE]\n\n'): return ''.join(f'data: {dumps(c)}\n\n' for c in chunks)+end
-def chunk(fin=None, **d): return dict(id='c1', object='chat.completion.chunk', created=1, model='m', choices=[dict(index=0, delta=d, finish_reason=fin)])
 def fn(args, i=0, id='call_a', name='ls', **kw): return chunk(tool_calls=[dict(index=i, id=id, type='function', function=dict(name=name, arguments=args), **kw)])
 def got(msg): return [(c['name'], c['args'], c.get('bad')) for c in calls(msg)]
 
@@ -79,22 +58,22 @@ def serving(answer):
 
 @pytest.fixture
 def short(monkeypatch):
-    "Two seconds of silence after a reason to stop are a fifth of one"
+    "Two seconds of silence after a reason to stop are one"
     from ramabana_acp.models.sse import pump
-    monkeypatch.setattr('ramabana_acp.models.openai.pump', lambda resp, reply, emit: pump(resp, reply, emit, grace=.2))
+    monkeypatch.setattr('ramabana_acp.models.openai.pump', lambda resp, reply, emit: pump(resp, reply, emit, grace=1))
 
 def test_an_empty_finish_reason_in_each_chunk_is_no_end(short):
     # aaif-goose/goose#10258
     shown = []
-    with FakeModel([[dict(raw=sse(chunk('', role='assistant', content='one '), end='')), dict(sleep=.5), dict(raw=sse(chunk('', content='two'), chunk('stop')))]]) as m:
-        assert text_of(ask(mk_provider(spec(m)), shown=shown))=='one two'
+    with FakeModel([[dict(raw=sse(chunk('', role='assistant', content='one '), end='')), dict(sleep=1.2), dict(raw=sse(chunk('', content='two'), chunk('stop')))]]) as m:
+        assert text_of(ask(provider(m), shown=shown))=='one two'
     with pytest.raises(ModelError) as e: one('chat', sse(chunk('', content='half'), end=''))
     assert e.value.kind=='cut'
 
 def test_a_finish_reason_in_each_chunk_does_not_cut_the_answer_short(short):
     # BerriAI/litellm#31634, RayBytes/ChatMock#114: a reason to stop, and then the answer goes on
-    with FakeModel([[dict(raw=sse(chunk('stop', content='one '), end='')), dict(sleep=.13), dict(raw=sse(chunk('stop', content='two '), end='')), dict(sleep=.13),
-        dict(raw=sse(chunk('stop', content='three')))]]) as m: assert text_of(ask(mk_provider(spec(m))))=='one two three'
+    with FakeModel([[dict(raw=sse(chunk('stop', content='one '), end='')), dict(sleep=.6), dict(raw=sse(chunk('stop', content='two '), end='')), dict(sleep=.6),
+        dict(raw=sse(chunk('stop', content='three')))]]) as m: assert text_of(ask(provider(m)))=='one two three'
 
 @pytest.mark.parametrize('why,stop', [('max_tokens','length'), ('MAX_TOKENS','length'), ('model_length','length'), ('SAFETY','refusal'), ('sensitive','refusal'), ('STOP','end'), ('eos','end')])
 def test_a_gateway_that_passes_the_reason_of_another_dialect_on_is_understood(why, stop):
@@ -142,6 +121,18 @@ def test_a_name_that_comes_in_pieces_is_one():
     msg = one('chat', sse(fn('', name='l'), chunk(tool_calls=[dict(index=0, function=dict(name='s', arguments=''))]), chunk(tool_calls=[dict(index=0, function=dict(arguments='{"path":"a"}'))]), chunk('tool_calls')))
     assert got(msg)==[('ls', dict(path='a'), None)]
 
+def test_a_name_in_each_piece_of_a_long_call_does_not_have_all_of_it_parsed_each_time(monkeypatch):
+    "A file of 100 KB would hold the loop of all requests for seconds"
+    from ramabana_acp.models import pieces
+    parsed,cs = [],pieces.Calls()
+    monkeypatch.setattr(pieces, 'arguments', lambda s: (parsed.append(len(s)), arguments(s))[1])
+    for s in ('{"text":"', *['word ']*999, '"}'): cs.add(dict(index=0, function=dict(name='create_file', arguments=s)))
+    assert len(cs.all)==1 and len(parsed)<9 and len(arguments(''.join(cs.all[0]['args']))[0]['text'])==4995
+
+def test_a_block_of_reasoning_that_says_neither_kind_nor_number_is_kept():
+    msg = one('chat', sse(chunk(reasoning='hm', reasoning_details=[dict(text='h')]), chunk(reasoning_details=[dict(text='m')]), chunk('stop', content='x')))
+    assert msg['content'][0]['extra']['details']==[dict(text='hm')]
+
 # ---------------------------------------------------------------- thinking
 
 @pytest.mark.parametrize('pieces', [('<think>','let me look','</think>','\n\nIt is 4.'), ('\n<thi','nk>let me ','look</th','ink>','It is 4.'), ('<think>let me look</think>It is 4.',)])
@@ -176,11 +167,11 @@ def test_an_error_with_status_200_is_told_in_its_own_words(o, form):
     # saberjack/SHTUCodeProxy#4, ggml-org/llama.cpp#14566, vllm-project/guidellm#743
     body = dumps(o) if form=='body' else sse(o, end='')
     with FakeModel([[dict(raw=body)]]*9) as m:
-        with pytest.raises(ModelError, match='the engine is dead'): ask(mk_provider(spec(m)))
+        with pytest.raises(ModelError, match='the engine is dead'): ask(provider(m))
 
 def test_a_comment_to_keep_alive_before_an_error_does_not_hide_it():
     with FakeModel([[dict(raw=': OPENROUTER PROCESSING\n\n: OPENROUTER PROCESSING\n\n'+sse(dict(error=dict(code=402, message='Insufficient credits'))))]]*3) as m:
-        with pytest.raises(ModelError, match='Insufficient credits') as e: ask(mk_provider(spec(m)))
+        with pytest.raises(ModelError, match='Insufficient credits') as e: ask(provider(m))
     assert e.value.kind=='quota' and len(m.requests)==1
 
 @pytest.mark.parametrize('raw', ['z-ai/glm is temporarily rate-limited upstream', dumps(dict(error=dict(message='z-ai/glm is temporarily rate-limited upstream'))),
@@ -269,7 +260,7 @@ def test_a_wait_that_stands_in_the_words_only_is_believed(said, secs):
 def test_a_limit_that_is_too_far_away_to_wait_for_says_how_far(dialect):
     # serpapi/serpapi-mcp#40, google-gemini/gemini-cli#10925
     with FakeModel([[dict(headers={'retry-after':'3600'}), dict(http=429)]]) as m:
-        with pytest.raises(ModelError, match='60 min') as e: ask(mk_provider(spec(m, dialect)))
+        with pytest.raises(ModelError, match='60 min') as e: ask(provider(m, dialect))
     assert len(m.requests)==1 and e.value.retry_after==3600
 
 # ---------------------------------------------------------------- usage and cost
@@ -277,7 +268,7 @@ def test_a_limit_that_is_too_far_away_to_wait_for_says_how_far(dialect):
 def test_a_proxy_that_counts_the_input_as_nothing_at_the_end_does_not_take_it_away():
     # envoyproxy/ai-gateway#1631, earendil-works/pi#1045; BerriAI/litellm#41406 the other way round
     for a,b in (dict(input_tokens=900, cache_read_input_tokens=50, output_tokens=1), dict(input_tokens=0, cache_read_input_tokens=0, output_tokens=5)),(dict(input_tokens=0, output_tokens=0), dict(input_tokens=900, cache_read_input_tokens=50, output_tokens=5)):
-        u = one('claude', claude(begun(**a), *said('x'), *over(**b)))['usage']
+        u = one('messages', claude(begun(**a), *said('x'), *over(**b)))['usage']
         assert (u['input'], u['cache_read'], u['output'])==(900, 50, 5)
 
 def test_thinking_that_a_server_counts_beside_the_output_is_paid_for():
@@ -296,7 +287,7 @@ def test_tokens_written_to_a_cache_are_counted_once_over_chat_completions_too():
 def test_counts_that_are_none_do_not_end_a_turn(dialect, u):
     # cline/cline#8384, huggingface/tau#617 (counters that are malformed or negative)
     cl = {k.replace('prompt','input').replace('completion','output'):v for k,v in u.items()} if isinstance(u, dict) else u
-    body = dict(chat=sse(chunk(content='x'), {**chunk('stop'), 'usage':u}), claude=claude(begun(), *said('x'), dict(type='message_delta', delta=dict(stop_reason='end_turn'), usage=cl), dict(type='message_stop')),
+    body = dict(chat=sse(chunk(content='x'), {**chunk('stop'), 'usage':u}), messages=claude(begun(), *said('x'), dict(type='message_delta', delta=dict(stop_reason='end_turn'), usage=cl), dict(type='message_stop')),
         responses=sse(dict(type='response.completed', response=dict(status='completed', usage=cl, output=[dict(type='message', content=[dict(type='output_text', text='x')])])), end=''))[dialect].replace('NaN', '1e999')
     msg = one(dialect, body)
     assert text_of(msg)=='x' and all(type(v) is int and v>=0 for v in msg['usage'].values())
@@ -325,14 +316,12 @@ def test_prices_in_two_steps_of_ones_own(tmp_path):
 
 # ---------------------------------------------------------------- the window
 
-def narrow(tmp, base): # nobody has said how large the window is, and the table's guess is 128,000
-    (tmp/'.config/ramabana-acp').mkdir(parents=True)
-    (tmp/'.config/ramabana-acp/config.toml').write_text(f'[models.local]\nid = "fake"\nbase_url = "{base}/v1"\n')
-
 @contextmanager
-def local(tmp_path):
+def local(tmp_path, more=''):
+    "An agent with a model on this machine, of which the settings say nothing but `more`: the table's guess of its window is 128,000"
     with Models() as ms:
-        narrow(tmp_path, ms.base)
+        (tmp_path/'.config/ramabana-acp').mkdir(parents=True)
+        (tmp_path/'.config/ramabana-acp/config.toml').write_text(f'[models.local]\nid = "fake"\nbase_url = "{ms.base}/v1"\n{more}')
         with agent('--model', 'local', home=tmp_path, init=False, **BARE) as a:
             a.models = ms
             a.initialize(None)
@@ -354,7 +343,7 @@ def test_a_prompt_that_ollama_has_cut_without_a_word_is_told_of_once():
     # ollama/ollama#7987, #3839, microsoft/vscode#255164, haoxiang-xu/PuPu#129
     h = [user('word '*9000)]
     with FakeModel([[dict(usage=dict(input=n)), dict(text='?')] for n in (4096, 4096, 9100)], server='ollama') as m:
-        p = mk_provider(spec(m, profile=dict(reasoning='reasoning', cuts=True)))
+        p = provider(m, profile=dict(reasoning='reasoning', cuts=True))
         told = [[o for k,o in p.stream(h) if k=='notice'] for _ in range(3)]
     assert 'OLLAMA_CONTEXT_LENGTH' in told[0][0] and not told[1] and not told[2]
 
@@ -371,7 +360,7 @@ def test_a_proxy_that_takes_small_bodies_only_gets_them_without_the_picture():
     # docker/docker-agent#2819, can1357/oh-my-pi#9235: too many bytes is not too many tokens
     shown = []
     with FakeModel([[dict(http=413, body='<html><title>413 Request Entity Too Large</title></html>')], [dict(text='ok')]]) as m:
-        assert text_of(ask(mk_provider(spec(m)), [user('look', [PNG])], shown))=='ok' and any(k=='notice' for k,_ in shown)
+        assert text_of(ask(provider(m), [user('look', [PNG])], shown))=='ok' and any(k=='notice' for k,_ in shown)
         assert base64.b64encode(PNG).decode() not in dumps(m.requests[1].body)
     assert http_error(413, '<html><title>413 Request Entity Too Large</title></html>').kind=='context_overflow', 'without a picture, the conversation is made shorter'
 
@@ -389,7 +378,7 @@ def test_compact_tells_the_editor_how_little_is_left(tmp_path):
 def test_an_empty_answer_with_status_200_is_no_answer(dialect):
     # vllm-project/vllm-ascend#12166
     with FakeModel([[dict(raw='')]]*9) as m:
-        with pytest.raises(ModelError, match='ended early') as e: ask(mk_provider(spec(m, dialect)))
+        with pytest.raises(ModelError, match='ended early') as e: ask(provider(m, dialect))
     assert e.value.kind=='cut' and len(m.requests)==5
 
 def test_a_folder_cannot_send_the_key_elsewhere(bare):
@@ -410,7 +399,7 @@ def test_a_picture_that_the_server_refuses_is_left_out_and_the_turn_goes_on(dial
     # block/buzz#4896, sipeed/picoclaw#2525, anomalyco/opencode#1741, 1jehuang/jcode#848, esengine/DeepSeek-Reasonix#7136, cloudflare/cloudflare-os#97
     shown,h = [],[user('what is this?', [PNG])]
     with FakeModel([[dict(http=st, body=dict(error=dict(message=said)))], [dict(text='no eyes')], [dict(text='again')]]) as m:
-        p = mk_provider(spec(m, dialect))
+        p = provider(m, dialect)
         msg = ask(p, h, shown)
         ask(p, [*h, msg, user('and?')])
     assert len(m.requests)==3 and text_of(msg)=='no eyes' and any(k=='notice' and 'picture' in o for k,o in shown)
@@ -421,7 +410,7 @@ def test_a_picture_that_the_server_refuses_is_left_out_and_the_turn_goes_on(dial
 def test_a_refusal_that_has_nothing_to_do_with_the_picture_keeps_it(dialect):
     h = [user('what is this?', [PNG])]
     with FakeModel([[dict(http=400, body=dict(error=dict(message='the image of the moon is wrong')))]]*2+[[dict(text='ok')]]) as m:
-        p = mk_provider(spec(m, dialect))
+        p = provider(m, dialect)
         with pytest.raises(ModelError, match='moon'): ask(p, h)
         ask(p, h)
     assert base64.b64encode(PNG).decode() in dumps(m.requests[-1].body)
@@ -446,14 +435,9 @@ def test_the_model_and_the_person_see_the_picture_that_view_file_opens(bare):
     assert any(b['content'].get('data')==b64 for u in t.ed.of('tool_call') for b in u.get('content') or ()), 'shown again when the conversation is loaded'
 
 def test_a_model_without_eyes_is_told_of_the_picture_in_words(tmp_path):
-    (tmp_path/'.config/ramabana-acp').mkdir(parents=True)
-    with Models() as ms:
-        (tmp_path/'.config/ramabana-acp/config.toml').write_text(f'[models.blind]\nid = "fake"\nbase_url = "{ms.base}/v1"\naccepts = ["text"]\n')
-        with agent('--model', 'blind', home=tmp_path, init=False, **BARE) as a:
-            a.models = ms
-            a.initialize(None)
-            s = a.session([[view('logo.png')], [dict(text='I cannot see it.')]], files={'logo.png':PNG})
-            assert s.stop()=='end_turn' and base64.b64encode(PNG).decode() not in dumps(s.requests[-1]) and 'cannot be sent it' in dumps(s.requests[-1])
+    with local(tmp_path, 'accepts = ["text"]\n') as a:
+        s = a.session([[view('logo.png')], [dict(text='I cannot see it.')]], files={'logo.png':PNG})
+        assert s.stop()=='end_turn' and base64.b64encode(PNG).decode() not in dumps(s.requests[-1]) and 'cannot be sent it' in dumps(s.requests[-1])
 
 def test_what_is_no_picture_that_can_be_shown_is_said_to_be_none(bare):
     # C139's kin: Piebald-AI/piebald-issues#67
@@ -471,7 +455,7 @@ def test_what_is_no_picture_that_can_be_shown_is_said_to_be_none(bare):
 def test_a_server_that_knows_no_stream_options_is_asked_without(said):
     # openai/openai-agents-python#442, langgenius/dify-plugin-sdks#50
     with FakeModel([[dict(http=400, body=dict(error=dict(message=said)))], [dict(text='ok')], [dict(text='ok')]]) as m:
-        p = mk_provider(spec(m))
+        p = provider(m)
         ask(p); ask(p)
     assert ['stream_options' in r.body for r in m.requests]==[True, False, False]
 
@@ -479,7 +463,7 @@ def test_a_server_that_knows_no_stream_options_is_asked_without(said):
 def test_a_model_that_takes_no_effort_is_asked_without(said):
     # atomantic/PortOS#6130, Aider-AI/aider#3572, tetsuo-ai/agenc-core#416
     with FakeModel([[dict(http=400, body=dict(error=dict(message=said)))], [dict(text='ok')], [dict(text='ok')]]) as m:
-        p = mk_provider(spec(m))
+        p = provider(m)
         ask(p, effort='high'); ask(p, effort='high')
     assert ['reasoning_effort' in r.body for r in m.requests]==[True, False, False]
 
@@ -488,19 +472,27 @@ def test_mistrals_rules_are_kept_wherever_its_models_are_served():
     h = [*hi, assistant([call('call_abc', 'ls', {})], 'calls'), results([result(call('call_abc', 'ls', {}), 'a.py')]), user('and?')]
     said = "Unexpected role 'user' after role 'tool'",'Tool call id was call_abc but must be a-z, A-Z, 0-9, with a length of 9.'
     with FakeModel([*[[dict(http=400, body=dict(object='error', message=s, type='invalid_request_message_order'))] for s in said], [dict(text='ok')]], server='mistral', strict=False) as m:
-        assert text_of(ask(mk_provider(spec(m)), h))=='ok'
+        assert text_of(ask(provider(m), h))=='ok'
     ms = m.requests[-1].body['messages']
     assert [o['role'] for o in ms]==['user','assistant','tool','assistant','user'] and len(ms[1]['tool_calls'][0]['id'])==9==len(ms[2]['tool_call_id'])
 
 OLDER = dict(effort=('output_config: Extra inputs are not permitted', 'output_config'), binding=('thinking.adaptive.block_binding: Extra inputs are not permitted', 'block_binding'),
     adaptive=("thinking: Input tag 'adaptive' found using 'type' does not match any of the expected tags: 'disabled', 'enabled'", 'adaptive'), cache=('tools.0.cache_control: Extra inputs are not permitted', 'cache_control'))
 
+def test_what_only_a_chat_completion_can_leave_out_is_no_reason_to_ask_again_over_responses():
+    said = "Unexpected role 'user' after role 'tool'",'Tool call id was call_abc but must have a length of 9.','stream_options: Extra inputs are not permitted'
+    with FakeModel([*[[dict(http=400, body=dict(error=dict(message=s)))] for s in said], [dict(text='ok')]]) as m:
+        p = provider(m, 'responses')
+        for s in said:
+            with pytest.raises(ModelError, match=s[:9]): ask(p)
+        assert text_of(ask(p))=='ok' and len(m.requests)==4
+
 @pytest.mark.parametrize('what', OLDER)
 def test_a_gateway_that_speaks_an_older_dialect_of_messages_is_asked_in_it(what):
     # NomaDamas/CozyClay#403, anthropics/claude-code-action#1005, mirrorange/clove#40, routatic/proxy#171, router-for-me/CLIProxyAPI#512
     said,word = OLDER[what]
     with FakeModel([[dict(http=400, body=dict(type='error', error=dict(type='invalid_request_error', message=said)))], [dict(text='ok')], [dict(text='ok')]]) as m:
-        p = mk_provider(spec(m, 'claude', 'claude-opus-5-5', profile=dict(block_binding=True)))
+        p = provider(m, 'messages', 'claude-opus-5-5', profile=dict(block_binding=True))
         for _ in range(2): assert text_of(ask(p, system='Be kind.', tools=[LS], effort='high'))=='ok'
     assert [word in dumps(r.body) for r in m.requests]==[True, False, False]
     assert all(w in dumps(m.requests[-1].body) for k,(_,w) in OLDER.items() if k!=what and (k,what)!=('binding','adaptive')), 'and nothing else is left out'
@@ -514,7 +506,7 @@ def test_a_call_that_is_only_text_is_not_run_and_the_person_hears_why(said, told
 
 def test_the_address_in_an_error_shows_no_password():
     with serving(lambda path, body: (404, {'content-type':'text/plain'}, b'404 page not found')) as base:
-        with pytest.raises(ModelError, match='base URL') as e: ask(mk_provider(spec(base.replace('//', '//me:hunter22@')+'/x?key=abc')))
+        with pytest.raises(ModelError, match='base URL') as e: ask(provider(base.replace('//', '//me:hunter22@')+'/x?key=abc'))
     assert 'hunter22' not in str(e.value) and 'abc' not in str(e.value)
 
 def test_reasoning_of_another_model_leaves_no_items_behind_that_need_it():
@@ -532,7 +524,7 @@ def test_a_call_without_its_reasoning_is_sent_without_either():
     c = call('c1', 'ls', {})|dict(extra=dict(item_id='fc_1'))
     h = [*hi, assistant([thinking('', item=r, by='m'), c], 'calls'), results([result(c, 'a.py')])]
     with FakeModel([[dict(http=400, body=dict(error=dict(message="Item 'fc_1' of type 'function_call' was provided without its required 'reasoning' item: 'rs_1'.")))], [dict(text='ok')]]) as m:
-        assert text_of(ask(mk_provider(spec(m, 'responses')), h))=='ok'
+        assert text_of(ask(provider(m, 'responses'), h))=='ok'
     assert 'fc_1' not in dumps(m.requests[1].body) and 'rs_1' not in dumps(m.requests[1].body)
 
 # ---------------------------------------------------------------- servers that do not stream, addresses that are not quite right
@@ -540,45 +532,43 @@ def test_a_call_without_its_reasoning_is_sent_without_either():
 def test_a_gateway_that_does_not_stream_is_understood_in_every_dialect():
     # BYK/loreai#1212
     whole = dict(chat=dict(choices=[dict(message=dict(role='assistant', content='hello', tool_calls=[dict(id='a', type='function', function=dict(name='ls', arguments='{}'))]), finish_reason='tool_calls')], usage=dict(prompt_tokens=5, completion_tokens=2)),
-        claude=dict(type='message', role='assistant', content=[dict(type='thinking', thinking='hm', signature='s'), dict(type='text', text='hello'), dict(type='tool_use', id='a', name='ls', input={})], stop_reason='tool_use', usage=dict(input_tokens=5, output_tokens=2)),
+        messages=dict(type='message', role='assistant', content=[dict(type='thinking', thinking='hm', signature='s'), dict(type='text', text='hello'), dict(type='tool_use', id='a', name='ls', input={})], stop_reason='tool_use', usage=dict(input_tokens=5, output_tokens=2)),
         responses=dict(object='response', status='completed', output=[dict(type='message', content=[dict(type='output_text', text='hello')]), dict(type='function_call', call_id='a', name='ls', arguments='{}', status='completed')], usage=dict(input_tokens=5, output_tokens=2)))
     for dialect,o in whole.items():
         shown = []
         msg = one(dialect, dumps(o), shown)
         assert (text_of(msg), got(msg), msg['stop'], msg['usage']['input'])==('hello', [('ls', {}, None)], 'calls', 5) and words(shown)=='hello', dialect
 
-@pytest.mark.parametrize('tail', ['/v1/chat/completions','/v1/','/v1/messages','/v1/responses',''])
+@pytest.mark.parametrize('pasted', [True, False])
 @each
-def test_a_base_url_with_too_much_at_its_end_works(dialect, tail):
+def test_a_base_url_with_too_much_at_its_end_works(dialect, pasted):
     # harry0703/MoneyPrinterTurbo#57, #1001: people paste the whole address
-    own = dict(chat='/v1/chat/completions', claude='/v1/messages', responses='/v1/responses')[dialect]
-    if tail not in ('/v1/',own): return
-    with FakeModel([[dict(text='ok')]]) as m: assert text_of(ask(mk_provider(spec(m.base+tail, dialect))))=='ok' and m.requests[0].path==own
+    own = dict(chat='/v1/chat/completions', messages='/v1/messages', responses='/v1/responses')[dialect]
+    with FakeModel([[dict(text='ok')]]) as m: assert text_of(ask(provider(m.base+(own if pasted else '/v1/'), dialect)))=='ok' and m.requests[0].path==own
 
 def test_a_base_url_that_lacks_its_v1_says_so():
     # OpenHands/OpenHands#485, microsoft/TaskWeaver#11
     with serving(lambda path, body: (404, {'content-type':'text/plain'}, b'404 page not found')) as base:
-        with pytest.raises(ModelError, match='base URL') as e: ask(mk_provider(spec(base)))
+        with pytest.raises(ModelError, match='base URL') as e: ask(provider(base))
     assert '/v1' in str(e.value)
 
 @each
 def test_a_model_that_is_not_there_brings_the_names_of_those_that_are(dialect):
     # nanbingxyz/5ire#237: a wrong model looks like a wrong address
     with FakeModel([[dict(http=404, body=dict(type='error', error=dict(type='not_found_error', message='model: fake-modell')))]], models=('fake-model','other')) as m:
-        with pytest.raises(ModelError, match='perhaps fake-model'): ask(mk_provider(spec(m, dialect, 'fake-modell')))
+        with pytest.raises(ModelError, match='perhaps fake-model'): ask(provider(m, dialect, 'fake-modell'))
 
 def test_a_compressed_stream_is_read():
     # a proxy between
     import gzip
     b = gzip.compress(sse(chunk(content='hé'), chunk('stop')).encode())
-    with serving(lambda path, body: (200, {'content-encoding':'gzip'}, [b[:11], b[11:]])) as base: assert text_of(ask(mk_provider(spec(base))))=='hé'
+    with serving(lambda path, body: (200, {'content-encoding':'gzip'}, [b[:11], b[11:]])) as base: assert text_of(ask(provider(base)))=='hé'
 
 @pytest.mark.parametrize('change', [lambda s: s.replace('\n', '\r\n'), lambda s: '\ufeff'+s, lambda s: s.replace('data: ', 'data:'), lambda s: s.replace('data:', 'id: 7\nretry: 10\ndata:'), lambda s: s.replace('\n\n', '\n\n: keep-alive\n\n')])
 @each
 def test_a_stream_is_read_however_its_lines_are_written(dialect, change):
     # html.spec.whatwg.org, Server-sent events: all of these are one stream
-    with FakeModel([[dict(text='hé '), dict(text='you')]]) as m: ask(mk_provider(spec(m, dialect)))
-    body = dict(chat=sse(chunk(content='hé '), chunk(content='you'), chunk('stop')), claude=claude(begun(), *said('hé you'), *over()),
+    body = dict(chat=sse(chunk(content='hé '), chunk(content='you'), chunk('stop')), messages=claude(begun(), *said('hé you'), *over()),
         responses=sse(dict(type='response.output_text.delta', output_index=0, delta='hé you'), dict(type='response.completed', response=dict(status='completed', output=[])), end=''))[dialect]
     assert text_of(one(dialect, change(body), by=7))=='hé you'
 
@@ -586,11 +576,11 @@ def test_a_stream_is_read_however_its_lines_are_written(dialect, change):
 
 anything = st.recursive(st.none()|st.booleans()|st.integers(-3, 3)|st.just(float('nan'))|st.text('ab<', max_size=3), lambda o: st.lists(o, max_size=3)|st.dictionaries(st.text('ab', max_size=2), o, max_size=3), max_leaves=6)
 KEYS = dict(chat='choices delta message content tool_calls function name arguments index id finish_reason usage prompt_tokens prompt_tokens_details reasoning reasoning_content reasoning_details refusal type text thinking extra_content error'.split(),
-    claude='type index content_block delta message usage input_tokens stop_reason stop_details error text thinking partial_json signature id name input output_tokens_details'.split(),
+    messages='type index content_block delta message usage input_tokens stop_reason stop_details error text thinking partial_json signature id name input output_tokens_details'.split(),
     responses='type item output_index item_id delta response output content summary usage status error arguments call_id name text incomplete_details input_tokens_details summary_index'.split())
-TYPES = dict(chat=['text','thinking'], claude='message_start content_block_start content_block_delta content_block_stop message_delta message_stop text_delta input_json_delta thinking_delta signature_delta tool_use thinking text message'.split(),
+TYPES = dict(chat=['text','thinking'], messages='message_start content_block_start content_block_delta content_block_stop message_delta message_stop text_delta input_json_delta thinking_delta signature_delta tool_use thinking text message'.split(),
     responses=['response.'+s for s in 'created output_item.added output_item.done output_text.delta reasoning_summary_text.delta function_call_arguments.delta function_call_arguments.done completed incomplete failed refusal.delta'.split()]+['message','reasoning','function_call','refusal'])
-REPLIES = dict(chat=ChatReply, claude=ClaudeReply, responses=ResponsesReply)
+REPLIES = dict(chat=ChatReply, messages=ClaudeReply, responses=ResponsesReply)
 
 @each
 def test_whatever_a_server_sends_an_answer_is_whole_or_fails_with_a_name(dialect):

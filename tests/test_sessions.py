@@ -261,31 +261,33 @@ def turn2(a, m, sid, root, case):
     assert not m.script
     return [json.dumps(r.body) for r in m.requests[n:]]
 
+def second_turns(m, home, model, env):
+    "The bodies of a second turn after each of `CASES`; they are the same when the conversation was reopened in between"
+    with agent('--model', model, env=env, home=home, **BARE) as a:
+        ss = {}
+        for name,case in CASES.items():
+            m.script.extend(json.loads(json.dumps(case.script)))
+            s = ss[name] = a.session(files=case.files, permit=case.permit)
+            id = s.start(case.typed)
+            if case.end: case.end(s, id)
+            try: s.wait(id)
+            except Remote as e: assert name.startswith('failed'), e
+            m.script.clear() # what a cancelled turn did not use
+            a.verify()
+        shutil.copytree(home/'.state', home/'.state2')
+        shutil.copytree(home/'ws', home/'ws2')
+        want = {n:turn2(a, m, s.sid, s.root, CASES[n]) for n,s in ss.items()}
+    shutil.rmtree(home/'ws'); (home/'ws2').rename(home/'ws')
+    with agent('--model', model, env={**env, 'XDG_STATE_HOME':str(home/'.state2')}, home=home, **BARE) as a:
+        for name,s in ss.items():
+            Again(a, s.sid, s.root, 'session/resume' if name in ('plain','media') else 'session/load')
+            assert turn2(a, m, s.sid, s.root, CASES[name])==want[name], name
+    return want
+
 @pytest.mark.parametrize('api', [pytest.param('chat', marks=pytest.mark.slow), 'messages'])
 def test_the_model_is_sent_byte_for_byte_what_it_would_have_been_sent(api, home):
     model,var,v1 = APIS[api]
-    with FakeModel() as m:
-        kw = dict(env={f'{var}_BASE_URL':m.base+v1, f'{var}_API_KEY':KEY}, home=home, **BARE)
-        with agent('--model', model, **kw) as a:
-            ss = {}
-            for name,case in CASES.items():
-                m.script.extend(json.loads(json.dumps(case.script)))
-                s = ss[name] = a.session(files=case.files, permit=case.permit)
-                id = s.start(case.typed)
-                if case.end: case.end(s, id)
-                try: s.wait(id)
-                except Remote as e: assert name.startswith('failed'), e
-                m.script.clear() # what a cancelled turn did not use
-                a.verify()
-            shutil.copytree(home/'.state', home/'.state2')
-            shutil.copytree(home/'ws', home/'ws2')
-            want = {n:turn2(a, m, s.sid, s.root, CASES[n]) for n,s in ss.items()}
-        shutil.rmtree(home/'ws'); (home/'ws2').rename(home/'ws')
-        with agent('--model', model, **{**kw, 'env':{**kw['env'], 'XDG_STATE_HOME':str(home/'.state2')}}) as a:
-            for name,s in ss.items():
-                Again(a, s.sid, s.root, 'session/resume' if name in ('plain','media') else 'session/load')
-                got = turn2(a, m, s.sid, s.root, CASES[name])
-                assert got==want[name], name
+    with FakeModel() as m: second_turns(m, home, model, {f'{var}_BASE_URL':m.base+v1, f'{var}_API_KEY':KEY})
 
 def test_a_reopened_session_may_overwrite_what_it_has_read(bare):
     "It was read before the break, and it is still what it was"

@@ -476,7 +476,7 @@ def test_what_a_tool_throws_never_escapes_and_is_one_redacted_line(desk, capsys)
     tools = dict(boom=Tool(boom, 'tool'))
     texts = [run_call(dict(id=str(i), name='boom', args=dict(kind=i)), tools, desk.host)['text'] for i in range(5)]
     assert all(t.startswith('ERROR: ') and '\n' not in t and key not in t for t in texts)
-    assert texts[2]=='ERROR: No space left on device: /x' and texts[4]=='ERROR: told' and 'said no' in texts[1]
+    assert texts[2]=='ERROR: /x: No space left on device' and texts[4]=='ERROR: told' and 'said no' in texts[1]
     err = capsys.readouterr().err
     assert 'ValueError' in err and key not in err
 

@@ -94,6 +94,7 @@ def _work(self:Agent, run, hist):
             self.outcome = t.paused and dict(kind='paused', reason=t.paused)
         if self._run is run:
             self.stop_reason = 'cancelled' if run.tok.cancelled else t and t.stop_reason
+            if self.stop_reason in (None,'cancelled'): self.plan.rest()
             if self.store: self.store.end(self.stop_reason or 'error', self.turn_use, why, hist, self.host.marks())
 
 # %% ../../nbs/agent/06_agent.ipynb #agent-turn-of

@@ -13,7 +13,7 @@ __all__ = ['Command', 'COMMANDS', 'UNTIL', 'USAGE', 'command', 'advertised', 'he
 from collections import namedtuple
 from datetime import datetime
 from fnmatch import fnmatchcase
-from ..core import Err, one_line
+from ..core import Err, one_line, reason
 from ..choices import MODES
 from ..workspace.approvals import WRITES
 from ..workspace.ledger import parse_rule, rule_text
@@ -200,7 +200,7 @@ def run_command(commands, agent, line):
     "What `/name rest` answers, None when there is no such command"
     c,arg = _parsed(commands, line)
     try: return c and c.f(agent, arg)
-    except (Err,OSError) as e: return f"`/{c.name}` was not done: {str(e).rstrip('.')}."
+    except (Err,OSError) as e: return f"`/{c.name}` was not done: {reason(e).rstrip('.')}."
 
 def prompt_in(commands, agent, line):
     "What of `/name rest` is a prompt, after doing what comes before it; None for all other lines"

@@ -9,7 +9,7 @@ __all__ = ['Room']
 
 # %% ../../nbs/agent/05c_compaction.ipynb #compaction-imports
 from fastcore.basics import patch
-from ..core import Cancelled, Err, Token, jdumps, log, new_id
+from ..core import BadSettings, Cancelled, Err, Token, jdumps, log, new_id
 from ..models.messages import user
 from .briefing import where
 from .context import SHARE, SYSTEM, chars, compacted, estimate, plain, question, room, shares, slim, split, used
@@ -32,7 +32,7 @@ class Room:
     def share(self):
         "The share of the window at which a summary is due; raises `Err`"
         s = self.agent.cfg.get('context.compact_at', SHARE)
-        if isinstance(s, bool) or not isinstance(s, (int,float)) or not 0<s<=1: raise Err(f'{self.agent.cfg.home/"config.toml"}: [context] compact_at must be a number above 0, at most 1')
+        if isinstance(s, bool) or not isinstance(s, (int,float)) or not 0<s<=1: raise BadSettings(f'{self.agent.cfg.home/"config.toml"}: [context] compact_at must be a number above 0, at most 1')
         return s
     def tell(self, id, status, summary=None, error=None):
         "Say how a summary is coming on"

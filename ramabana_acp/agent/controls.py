@@ -174,8 +174,8 @@ def apply(self:Controls):
 @patch
 def _posture(self:Controls, posture):
     "Let the gate follow `posture`"
-    edits = posture=='ask' and self.ceiling and self.ceiling.edits
-    self.agent.approvals.set_mode('edits' if edits else POSTURES[posture].row)
+    top = self.ceiling
+    self.agent.approvals.set_mode(top.row if top and top.posture==posture else POSTURES[posture].row)
     if posture in ('readOnly','dontAsk'): self._withdraw()
 
 @patch

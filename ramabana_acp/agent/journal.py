@@ -12,7 +12,7 @@ __all__ = ['NotSaved', 'Held', 'Disk', 'private_dir', 'private_file', 'put', 'li
 import errno, fcntl, io, json, os, shutil, socket, sys, threading, time
 from contextlib import suppress
 from fastcore.basics import patch
-from ..core import Err, InvalidRequest, new_id, one_line, secrets, write_atomic
+from ..core import Err, InvalidRequest, new_id, one_line, reason, secrets, write_atomic
 
 # %% ../../nbs/agent/01b_journal.ipynb #journal-errors
 class NotSaved(Err):      "What was said is not on disk; the conversation goes on without"
@@ -269,7 +269,7 @@ def sync(self:Journal):
             if not os.fstat(self.fd).st_nlink: raise FileNotFoundError(errno.ENOENT, "the session's file was deleted", self.path)
             self.disk.sync(self.fd, 'transcript.jsonl')
         except (OSError,Err) as e:
-            self.trouble,why = e,one_line(getattr(e, 'strerror', None) or str(e))
+            self.trouble,why = e,one_line(reason(e))
             raise NotSaved(f'This conversation is not being saved: {why}.', dir=self.dir) from None
         self.good += sum(map(len, self.lines))
         self.lines,self.out,self.trouble = [],0,None

@@ -10,7 +10,7 @@ __all__ = ['KEYS', 'ONE', 'Over', 'Spent', 'budget', 'over', 'unchecked', 'not_v
 # %% ../../nbs/agent/03_limits.ipynb #limits-imports
 from collections import namedtuple
 from decimal import Decimal, InvalidOperation
-from ..core import Err, one_line
+from ..core import BadSettings, Err, one_line
 from ..workspace.simple import read_only
 
 # %% ../../nbs/agent/03_limits.ipynb #limits-spent-def
@@ -39,14 +39,14 @@ class Spent:
 def budget(cfg, which, preset=None):
     "The bounds of a `turn` or a `session` as a dict; raises `Err` naming what is wrong in `config.toml`"
     b,where = cfg.table('budget'),f'{cfg.home/"config.toml"}: [budget.{which}]'
-    if set(b)-{'turn','session'}: raise Err(f'{cfg.home/"config.toml"}: [budget] holds the tables [budget.turn] and [budget.session], and nothing else')
-    if not isinstance(t := b.get(which, {}), dict): raise Err(f'{where} must be a table')
+    if set(b)-{'turn','session'}: raise BadSettings(f'{cfg.home/"config.toml"}: [budget] holds the tables [budget.turn] and [budget.session], and nothing else')
+    if not isinstance(t := b.get(which, {}), dict): raise BadSettings(f'{where} must be a table')
     res = dict(steps=preset.steps, calls=preset.calls) if preset and which=='turn' else {}
     for k,v in t.items():
-        if k not in KEYS: raise Err(f'{where} has no setting {k!r}; there are {", ".join(KEYS)}')
+        if k not in KEYS: raise BadSettings(f'{where} has no setting {k!r}; there are {", ".join(KEYS)}')
         try: n = Decimal(str(v)) if k=='cost' else v
         except InvalidOperation: n = None
-        if isinstance(v, bool) or not isinstance(n, (int,Decimal)) or not Decimal(n).is_finite() or n<=0: raise Err(f'{where}: {k} cannot be {v!r}')
+        if isinstance(v, bool) or not isinstance(n, (int,Decimal)) or not Decimal(n).is_finite() or n<=0: raise BadSettings(f'{where}: {k} cannot be {v!r}')
         res[k] = n
     return res
 

@@ -6,7 +6,7 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/agent/records.html.md"""
 
 # %% auto #0
 __all__ = ['FORMAT', 'DIFF', 'media_name', 'pack', 'unpack', 'drawable', 'pack_blocks', 'unpack_blocks', 'message_ok', 'check',
-           'fold', 'unpacked', 'clean_title', 'title_of', 'iso', 'lean']
+           'fold', 'unpacked', 'clean_title', 'for_person', 'title_of', 'iso', 'lean']
 
 # %% ../../nbs/agent/01c_records.ipynb #records-imports
 import base64, binascii, hashlib, json, re, unicodedata
@@ -199,8 +199,15 @@ def clean_title(s, n=80):
     s = ''.join(c for c in s if c in '\u200c\u200d' or unicodedata.category(c) not in ('Cc','Cf','Cs','Co'))
     return clip(' '.join(s.split()), n)
 
+def for_person(b):
+    "Is content block `b` meant for a person to see?"
+    a = b.get('annotations')
+    who = a.get('audience') if isinstance(a, dict) else None
+    return not isinstance(who, list) or not who or 'user' in who
+
 def title_of(blocks):
     "The title that a prompt gives"
+    blocks = [b for b in blocks if for_person(b)] or blocks
     s = clean_title(' '.join(b['text'] for b in blocks if b.get('type')=='text' and isinstance(b.get('text'), str)))
     names = [b.get('name') or b.get('uri') or _slot(b)[0].get('uri') for b in blocks if b.get('type') in ('resource_link','resource')]
     return s or clean_title(' '.join(f'@{o}' for o in names if isinstance(o, str))) or (clean_title(f"({blocks[0].get('type')})") if blocks else '')

@@ -45,20 +45,21 @@ def _restore(self:History, recs):
         elif k=='hist': new += [o for o in r['of'] if type(o) is dict]
         elif k=='forked': last = r
     self.updated = _at(last, self.updated)
-    self.use = Usage(**{k:max(use.get(k, 0), _count(self.usage.get('use'), k)) for k in Usage()}) # requests beside the turns are in `usage` alone
+    self.use = Usage(**{k:max(use.get(k, 0), _tokens(self.usage.get('use'), k)) for k in Usage()}) # requests beside the turns are in `usage` alone
     self.messages,self.known = [m for _,m in pairs],[(n, {**m}) for n,m in pairs]
     self.had = [*self.messages]
     self.n = max([r['n'] for r in recs+new if type(r.get('n')) is int], default=0)
     if newest[0]>FORMAT[0]: self.journal.readonly = f'{NEWER} (format {newest[0]}); update to go on with it'
     return cards
 
+# %% ../../nbs/agent/02a_reopen.ipynb #reopen-records
 @patch
 def _head(self:History, r):
     "Where the conversation is at home"
     self.cwd,self.roots = r['cwd'],[o for o in r.get('roots', ()) if isinstance(o, str) and os.path.isabs(o)]
     self.created = _at(r, self.created)
 
-def _count(o, k): return n if isinstance(o, dict) and type(n := o.get(k)) is int else 0
+def _tokens(o, k): return n if isinstance(o, dict) and type(n := o.get(k)) is int else 0
 
 def _at(r, default): return t if isinstance(t := r.get('at'), (int,float)) and 0<t<1e11 else default
 

@@ -12,7 +12,6 @@ import asyncio, os, re
 from contextlib import suppress
 from weakref import WeakValueDictionary
 from fastcore.basics import patch
-from ..choices import POSTURES
 from ..core import AuthRequired, Err, InvalidParams, NotFound, daemon, new_id, one_line
 from .hello import DEMO, SETUP, Start, auth_methods, handshake
 from .bridge import DFLT_TIMEOUT, off_loop, plain
@@ -79,7 +78,7 @@ def under(self:AcpAgent, s, kept=None):
     "Put session `s`, which was left in the posture `kept`, under the ceiling; raises `InvalidParams` when it cannot be"
     if s.controls: return s.controls.start(kept, self.start.ceiling)
     if not hasattr(s.agent.approvals, 'set_mode'): raise InvalidParams('this agent has no gate that could be held under --permission-mode')
-    s.agent.approvals.set_mode('edits' if self.start.ceiling.edits else POSTURES[self.start.ceiling.posture].row)
+    s.agent.approvals.set_mode(self.start.ceiling.row)
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-open
 @patch
@@ -129,7 +128,20 @@ def library(self:AcpAgent):
 @patch
 async def new_session(self:AcpAgent, cwd=None, mcp_servers=None, additional_directories=None, **kw):
     "Open a session on the client's folder"
-    s = await self.begin(self.folders(cwd, additional_directories), mcp_servers)
+    return await self._made(self._new(cwd, mcp_servers, additional_directories))
+
+@patch
+async def _made(self:AcpAgent, opening):
+    "The answer that `opening` gives about a session it makes; no session is left when nobody waits for it any more"
+    t = asyncio.ensure_future(opening)
+    try: return await asyncio.shield(t)
+    except asyncio.CancelledError:
+        t.add_done_callback(lambda t: t.cancelled() or t.exception() or asyncio.ensure_future(self.delete_session(t.result()['sessionId'])))
+        raise
+
+@patch
+async def _new(self:AcpAgent, cwd, mcp_servers, more):
+    s = await self.begin(self.folders(cwd, more), mcp_servers)
     return Answer(sessionId=s.sid, **await self.state(s)).then(self.loop, self.conn, lambda: self.opened(s))
 
 @patch
@@ -194,8 +206,12 @@ async def cancel(self:AcpAgent, session_id, **kw):
 async def close_session(self:AcpAgent, session_id, **kw):
     "Stop a session and free what it holds"
     self.session(session_id)
-    async with self.alone(session_id): await self.shut(session_id)
+    await asyncio.shield(self._closed(session_id))
     return {}
+
+@patch
+async def _closed(self:AcpAgent, sid):
+    async with self.alone(sid): await self.shut(sid)
 
 @patch
 async def shut(self:AcpAgent, sid):
@@ -227,9 +243,14 @@ def same(self:AcpAgent, s, cwd, more):
     if more is not None and {os.path.realpath(d) for d in more}!={os.path.realpath(d) for d in s.given}:
         raise InvalidParams('Invalid params: this session is open with other additionalDirectories: close it first', code='acp.additional_directories.session_open', field='additionalDirectories')
 
+# %% ../../nbs/editor/07_acp.ipynb #acp-go-on
 @patch
 async def go_on(self:AcpAgent, sid, cwd, mcp_servers, more):
     "The session `sid`, opened if it is not open"
+    return await asyncio.shield(self._go_on(sid, cwd, mcp_servers, more))
+
+@patch
+async def _go_on(self:AcpAgent, sid, cwd, mcp_servers, more):
     async with self.alone(sid):
         if s := self.sessions.get(sid): self.same(s, cwd, more); return s
         store,roots = await off_loop(self.taken_up, sid, cwd, more)
@@ -248,7 +269,7 @@ async def load_session(self:AcpAgent, session_id, cwd=None, mcp_servers=None, ad
 async def resume_session(self:AcpAgent, session_id, cwd=None, mcp_servers=None, additional_directories=None, **kw):
     "Go on with a conversation that the client still shows"
     s = await self.go_on(session_id, cwd, mcp_servers, additional_directories)
-    return Answer(**await self.state(s)).then(self.loop, self.conn, lambda: self.opened(s))
+    return Answer(**await self.state(s)).then(self.loop, self.conn, lambda: (self.opened(s), s.meter()))
 
 # %% ../../nbs/editor/07_acp.ipynb #acp-controls
 @patch
@@ -288,10 +309,14 @@ async def list_sessions(self:AcpAgent, cwd=None, cursor=None, **kw):
 @patch
 async def delete_session(self:AcpAgent, session_id, **kw):
     "Stop a session and delete all of it"
-    async with self.alone(session_id):
-        await self.shut(session_id)
-        await off_loop(self.erase, session_id)
+    await asyncio.shield(self._gone(session_id))
     return {}
+
+@patch
+async def _gone(self:AcpAgent, sid):
+    async with self.alone(sid):
+        await self.shut(sid)
+        await off_loop(self.erase, sid)
 
 @patch
 def erase(self:AcpAgent, sid):
@@ -301,17 +326,23 @@ def erase(self:AcpAgent, sid):
         with suppress(FileNotFoundError, IsADirectoryError), open(os.path.join(d, 'transcript.jsonl'), errors='replace') as f: forget(f.read())
     self.library.delete(sid)
 
+# %% ../../nbs/editor/07_acp.ipynb #acp-fork
 @patch
 async def fork_session(self:AcpAgent, session_id, cwd=None, message_id=None, mcp_servers=None, additional_directories=None, **kw):
     "A new session that begins with the past of another one"
+    return await self._made(self._fork(session_id, cwd, message_id, mcp_servers, additional_directories))
+
+@patch
+async def _fork(self:AcpAgent, session_id, cwd, message_id, mcp_servers, more):
     if s := self.sessions.get(session_id): await off_loop(s.store.keep)
-    if cwd is not None: self.folders(cwd, additional_directories)
+    if cwd is not None: self.folders(cwd, more)
     store = await off_loop(self.library.fork, session_id, new_id('sess_'), message_id, cwd)
     store.setting(tool_approval=None) # a posture is for its own session
-    try: s = await self.begin(self.folders(store.cwd if cwd is None else cwd, additional_directories), mcp_servers, store)
+    try: s = await self.begin(self.folders(store.cwd if cwd is None else cwd, more), mcp_servers, store)
     except BaseException: await off_loop(store.close); await off_loop(self.library.delete, store.id); raise
-    return Answer(sessionId=s.sid, **await self.state(s)).then(self.loop, self.conn, lambda: self.opened(s))
+    return Answer(sessionId=s.sid, **await self.state(s)).then(self.loop, self.conn, lambda: (self.opened(s), s.meter()))
 
+# %% ../../nbs/editor/07_acp.ipynb #acp-logout
 @patch
 async def logout(self:AcpAgent, **kw):
     "Forget the key that `ramabana-acp setup` has stored"

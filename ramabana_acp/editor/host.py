@@ -58,8 +58,13 @@ def fetch(self:EditorHost, p):
     if d and not carried(d): return d
     s = self._buffer(p)
     if not isinstance(s, str) or not s and not d: return d or self.disk(p)
-    if d and d.text.endswith('\n') and (s and not s.endswith('\n') or digest(s+'\n')==digest(d.text)): s += line_end(s) or '\n'
+    if d: s = _ended(s, d.text)
     return (d or self.disk(p)) if self._stale(p, s, d) else Text(s)
+
+def _ended(s, disk):
+    "`s` with the last line end of the file's text `disk`, which an editor that keeps lines leaves out"
+    lost = disk.endswith('\n') and (s and not s.endswith('\n') or digest(s+'\n')==digest(disk))
+    return s+(line_end(s) or '\n') if lost else s
 
 @patch
 def _buffer(self:EditorHost, p):

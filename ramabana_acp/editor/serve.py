@@ -12,7 +12,7 @@ __all__ = ['RAW', 'ROUTED', 'OPENS', 'QUIET', 'ENDS', 'Guard', 'Routed', 'Transp
 import asyncio, signal, sys, threading
 from contextvars import ContextVar
 from fastcore.basics import patch
-from ..core import Err, InternalError, RequestCancelled, log
+from ..core import Err, InternalError, RequestCancelled, log, reason
 from .hello import METHODS, NOTES, handler_args
 from .wire import Wire, lose_all, reply, take_stdio
 from .bridge import Conn, off_loop
@@ -41,7 +41,7 @@ class Guard:
         except Exception as e:
             if isinstance(e, OSError) and e.strerror and isinstance(e.filename, str):
                 log(f'{m["method"]} failed', error=e)
-                raise InternalError(f'{e.strerror}: {e.filename}') from None
+                raise InternalError(reason(e)) from None
             import traceback
             log(f'{m["method"]} failed', error=traceback.format_exc(limit=-6))
             raise InternalError('Internal error') from None

@@ -8,15 +8,14 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/editor/session.html.md"""
 __all__ = ['LIVE', 'BEAT', 'Turn', 'Session']
 
 # %% ../../nbs/editor/06_session.ipynb #session-imports
-import asyncio, hashlib, mimetypes, os, re, threading, time
+import asyncio, threading, time
 from fastcore.basics import patch
-from ..core import Cancelled, Err, Token, ToolError, TurnFailed, daemon, head_tail, log, new_id, one_line, visible, write_atomic
-from ..models.messages import mime_of
+from ..core import Cancelled, Err, Token, TurnFailed, daemon, log, new_id, one_line, visible
 from ..workspace.simple import simple
 from .bridge import DFLT_TIMEOUT, Bridge, off_loop, plain
 from .host import mk_agent
-from .blocks import tidy
-from .asking import WHY, is_command, options, taken, verdict
+from .asking import WHY, options, verdict
+from .prompts import arrived, behind, excerpt, heavy, is_command, keep, typed
 from . import updates as up, options as opt
 
 # %% ../../nbs/editor/06_session.ipynb #session-turn
@@ -122,6 +121,13 @@ def _changed(self:Session, axes):
     "The choices on `axes` were made"
     self.tell(*opt.changed(self.controls, axes))
     if self.cmds is not None: self.menu()
+    if 'model' in axes: self.meter()
+
+@patch
+def meter(self:Session):
+    "Tell how full the window of the model is, if there is a conversation in it"
+    room = getattr(self.agent, 'room', None)
+    if room and self.agent.history and (spec := room.spec) and spec.window: self.tell(up.usage(room.used(), spec.window, self.agent.spent.money()))
 
 # %% ../../nbs/editor/06_session.ipynb #session-act
 @patch
@@ -192,30 +198,10 @@ def _settled(self:Session, ask):
 # %% ../../nbs/editor/06_session.ipynb #session-attach
 @patch
 def attach(self:Session, data, name='', mime=''):
-    "Keep `data` in the workspace; its path relative to the first root, or None"
-    ext = os.path.splitext(name)[1] or mimetypes.guess_extension(mime or mime_of(data) or '') or '.bin'
-    ext = re.sub(r'[^.\w]', '', ext)[:12]
-    rel = os.path.join('.ramabana', 'attachments', hashlib.sha256(data).hexdigest()[:16]+ext)
-    try:
-        p = self.host.check(rel)
-        if not str(p).endswith(rel) or not p.parents[2].is_dir(): raise ToolError(f'{p} is no place for it')
-        os.makedirs(p.parent, 0o700, exist_ok=True)
-        if not (p.parent/'.gitignore').exists(): write_atomic(p.parent/'.gitignore', b'*\n')
-        write_atomic(p, data, 0o600)
-    except (OSError,ToolError) as e: return log('an attachment was not kept', error=e)
-    self.store.owns(p)
-    return rel
-
-# %% ../../nbs/editor/06_session.ipynb #session-fit
-@patch
-def fit(self:Session, text):
-    "`text`, or an excerpt of it when it is too long for the model"
-    spec = getattr(self.agent, 'model', None)
-    most = spec.window if spec and spec.window else 128_000 # a quarter of the tokens, four characters each
-    if len(text)<=most: return text
-    rel = self.attach(text.encode('utf-8', 'replace'), 'prompt.txt', 'text/plain') if self.store else None
-    where = f'The whole text is in {rel}: read it with view_file.' if rel else 'The whole text could not be kept.'
-    return f'{head_tail(text, most//4)}\n\n[This prompt has {len(text):,} characters, too many for one request, so the middle is left out here. {where}]'
+    "Keep `data` in the workspace for this conversation; its path relative to the first root, or None"
+    if not self.store or (kept := keep(self.host, data, name, mime)) is None: return None
+    self.store.owns(kept[0])
+    return kept[1]
 
 # %% ../../nbs/editor/06_session.ipynb #session-prompt-def
 @patch
@@ -226,9 +212,7 @@ async def prompt(self:Session, prompt):
     t,prev = Turn(),self.turns[-1] if self.turns else None
     self.turns.append(t)
     try:
-        bytes_in = any(isinstance(b, dict) and b.get('type') in ('image','audio','resource') for b in prompt)
-        if bytes_in: prompt = await off_loop(lambda p: [*map(tidy, p)], prompt)
-        text,media = await off_loop(taken, prompt, spec, self.attach if self.store else None) if bytes_in else taken(prompt, spec)
+        prompt,text,media = await off_loop(arrived, prompt, spec, self.attach) if heavy(prompt) else arrived(prompt, spec)
         if prev: await prev.done.wait()
         if t.tok.cancelled: return dict(stopReason='cancelled')
         run = asyncio.ensure_future(self._run(t, prompt, text, media))
@@ -284,11 +268,13 @@ def _work(self:Session, t, prompt, text, media, end):
     t.thread = threading.current_thread()
     try:
         if self.greeting: self.send(up.chunk(self.greeting, new_id('msg_'))); self.greeting = ''
-        cmd = not media and is_command(text)
-        if cmd and not (text := self._further(cmd := text.strip())): t.result = self._command(cmd, prompt)
+        cmd = is_command(line := typed(prompt))
+        if cmd and not (more := self._further(line)): t.result = self._command(line, prompt)
         else:
+            spec = getattr(self.agent, 'model', None)
+            if cmd: text,media = arrived(behind(prompt, more), spec, self.attach)[1:]
             t.ran = True
-            for c in self.agent.stream(self.fit(text), media, tok=t.tok, **({'typed':prompt} if self.store else {})):
+            for c in self.agent.stream(excerpt(text, spec, self.attach), media, tok=t.tok, **({'typed':prompt} if self.store else {})):
                 if c: self.send(up.chunk(c, getattr(c, 'mid', None)))
             t.result = dict(stopReason=self.agent.stop_reason)
     except Err as e: t.error = e
@@ -309,7 +295,7 @@ def _close_cards(self:Session, t):
     for a in list(t.cards.values()):
         self.agent.activity.finish(a, 'cancelled' if t.tok.cancelled else 'not finished', False)
         if not getattr(a, 'told', False): self._act(a)
-        a.diff,a.shown,a.live = None,(),''
+        a.diff,a.shown,a.live,a.media = None,(),'',()
 
 # %% ../../nbs/editor/06_session.ipynb #session-command
 @patch

@@ -10,7 +10,7 @@ __all__ = ['Do', 'Res', 'Failure', 'PLAN', 'GUESSES', 'NO_TESTS', 'REQUESTS', 'H
            'Job', 'why', 'mend', 'one', 'policy_for', 'about', 'planned', 'policy_of', 'respond', 'DemoProvider']
 
 # %% ../../nbs/models/08_demo.ipynb #demo-imports
-import ast, asyncio, os, re, shlex, shutil
+import ast, asyncio, os, re, shlex
 from collections import namedtuple
 from functools import lru_cache
 from fastcore.basics import patch

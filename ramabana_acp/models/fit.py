@@ -9,7 +9,7 @@ __all__ = ['LIMITS', 'size_of', 'limits', 'weight', 'fit', 'digest', 'suspects',
 
 # %% ../../nbs/models/00c_fit.ipynb #fit-imports
 import hashlib, re
-from .messages import mime_of, text
+from .messages import SEEN, mime_of, text
 
 # %% ../../nbs/models/00c_fit.ipynb #fit-size-def
 def _be(b): return int.from_bytes(b, 'big')
@@ -53,7 +53,6 @@ def limits(spec):
     return {**d, **(spec.quirk('media') or {})}
 
 # %% ../../nbs/models/00c_fit.ipynb #fit-flaw
-_seen = ('image/png','image/jpeg','image/gif','image/webp')
 _locked = re.compile(rb'/Encrypt\s+\d+\s+\d+\s+R').search
 
 def weight(part): return (len(part['data'])+2)//3*4
@@ -63,7 +62,7 @@ def _flaw(p, lim, side):
     kind,most = p['type'],lim.get(p['type'])
     if most and weight(p)>most: return f'it is larger than the {most//4*3:,} bytes a server takes'
     if p['mime']=='application/pdf' and _locked(p['data']): return 'it is encrypted'
-    if kind!='image' or p['mime'] not in _seen: return None
+    if kind!='image' or p['mime'] not in SEEN: return None
     if mime_of(p['data'])!=p['mime']: return 'it is not what it is called'
     wh = size_of(p['data'])
     if wh is None: return None # what its header does not tell is for the server to judge

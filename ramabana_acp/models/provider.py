@@ -15,7 +15,7 @@ from importlib import import_module
 from fastcore.basics import patch
 from ..core import Cancelled, Token
 from ..config import Config
-from .errors import ModelError, model_error, named, span
+from .errors import ModelError, early, model_error, named, span
 from .fit import blind, fit, legal_tools, suspects
 from .messages import calls, sendable
 from .specs import hint
@@ -102,11 +102,12 @@ class Provider:
     "A model that can be asked; subclasses add `async run(req, emit)`"
     window,retries,patience = .03,4,60 # seconds between texts; new attempts; seconds for all attempts
     unseen,limit = frozenset(),None # digests of media that the server has refused; the tokens that it takes at most, once it has said so
+    refusals = {} # what can be left out of a request, each with the words by which a server refuses it
     def __init__(self,
         spec, # the `ModelSpec`
         cfg=None # a `Config`, or the path of one
     ):
-        self.spec,self.cfg = spec,Config.load(cfg)
+        self.spec,self.cfg,self.without = spec,Config.load(cfg),set() # `without`: what was refused, and is left out from then on
     @property
     def key(self):
         "The key for the server, None when there is none"
@@ -145,7 +146,7 @@ async def _produce(self, req, pipe):
     "Run one request; how it ends is how the pipe ends"
     try:
         await self.run(req, pipe.put)
-        pipe.close(ModelError(f'the answer of {self.spec.name} ended early', 'cut'))
+        pipe.close(early(self.spec.name))
     except asyncio.CancelledError:
         pipe.close(ModelError(f'the request to {self.spec.name} was dropped', 'network'))
         raise
@@ -183,8 +184,7 @@ def wait(self:Provider, coro, tok=None):
 async def explained(self:Provider, err):
     "`err`, with the models that there are when this one is not, or what may be wrong with the address"
     if err.status!=404: return err
-    words = str(err).partition(': ')[2].lower()
-    if 'model' in words: more = await asyncio.to_thread(hint, self.spec, self.cfg)
+    if 'model' in err.said.lower(): more = await asyncio.to_thread(hint, self.spec, self.cfg)
     else: more = f'; is the base URL {_plain_url(self.spec.base_url)} right? Most servers want it to end in /v1' if self.spec.base_url else ''
     return ModelError(f'{err}{more}', err.kind, err.status)
 
@@ -193,6 +193,21 @@ def _plain_url(url):
     from urllib.parse import urlsplit
     o = urlsplit(url)
     return f'{o.scheme}://{o.netloc.rpartition("@")[2]}{o.path}'
+
+# %% ../../nbs/models/02_provider.ipynb #provider-insist
+@patch
+def refused(self:Provider, err, has):
+    "The first of `refusals` that `err` complains of and that the request `has`, None when there is none"
+    return next((k for k,s in self.refusals.items() if k not in self.without and re.search(s, err.said, re.I) and has(k)), None)
+
+@patch
+async def insist(self:Provider, req, emit):
+    "What `ask` gives for `req`; asked again as long as `give_way` can leave out what the server refuses"
+    while True:
+        try: return await self.ask(req)
+        except Exception as e:
+            if (err := model_error(e, self.spec.name)) is None: raise
+            if not self.give_way(err, req, emit): raise await self.explained(err) from None
 
 # %% ../../nbs/models/02_provider.ipynb #provider-pause
 def pause(n, after=None):
@@ -244,8 +259,7 @@ _blind = re.compile('image input is not supported|mmproj|not a multimodal|not su
 
 def _unseeable(err):
     "May failure `err` be about what the server was to look at?"
-    said = str(err).partition(': ')[2]
-    return err.status==413 or err.kind=='bad_request' and bool(_sees.search(said)) or err.kind=='server' and bool(_blind.search(said))
+    return err.status==413 or err.kind=='bad_request' and bool(_sees.search(err.said)) or err.kind=='server' and bool(_blind.search(err.said))
 
 # %% ../../nbs/models/02_provider.ipynb #provider-mk-provider
 _makers = dict(openai='openai.OpenAIProvider', responses='responses.ResponsesProvider', anthropic='claude.ClaudeProvider',

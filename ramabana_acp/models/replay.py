@@ -18,7 +18,7 @@ from .errors import ModelError, model_error
 from .provider import Provider, mk_provider
 from .record import model_of, read
 from .specs import ModelSpec
-from .veil import GROWS, growing
+from .veil import growing
 
 # %% ../../nbs/models/09b_replay.ipynb #replay-tape-code
 def exchanges(lines):

@@ -10,21 +10,19 @@ __all__ = ['to_input', 'responses_body', 'SentItems', 'ResponsesReply', 'failed'
 # %% ../../nbs/models/04b_responses.ipynb #responses-imports
 import hashlib
 from fastcore.basics import patch
-from ..core import jdumps, new_id, one_line
-from .messages import Usage, assistant, call, tally, text, thinking
+from ..core import jdumps, new_id
+from .messages import SEEN, Usage, assistant, tally, text, thinking
 from .specs import accepts, is_openai
-from .errors import ModelError, complaint, http_error
-from .sse import DONE, Sent, arguments, cut_last, data_url, left_out, only
+from .errors import ModelError, complaint, early, http_error, odd
+from .sse import DONE, Sent, called, cut_last, data_url, left_out, only
 from .sse import _json, _shape
 from .openai import OpenAIProvider
 
 # %% ../../nbs/models/04b_responses.ipynb #responses-parts
-_images = ('image/png','image/jpeg','image/gif','image/webp')
-
 def _part(p, spec):
     "One part of a message of the user, or of a tool's output"
     if p['type']=='text': return dict(type='input_text', text=p['text'])
-    if p['mime'] in _images and accepts(spec, 'image'): return dict(type='input_image', image_url=data_url(p), detail='auto')
+    if p['mime'] in SEEN and accepts(spec, 'image'): return dict(type='input_image', image_url=data_url(p), detail='auto')
     if p['mime']=='application/pdf' and accepts(spec, 'image'): return dict(type='input_file', filename='document.pdf', file_data=data_url(p))
     return dict(type='input_text', text=left_out(p))
 
@@ -115,22 +113,24 @@ class ResponsesReply:
     enough = done
     def at(self, o):
         "What is gathered of the item that event `o` is about"
-        k = next((v for v in (o.get('output_index'), o.get('item_id')) if isinstance(v, (int,str))), None)
-        return self.items.setdefault(k, dict(kind=None, id='', name='', text=[], args='', told=False, item=None))
+        k = o.get('output_index')
+        if not isinstance(k, (int,str)): k = o.get('item_id') if isinstance(o.get('item_id'), (int,str)) else None
+        if k not in self.items: self.items[k] = dict(kind=None, id='', name='', text=[], args=[], whole=None, item=None)
+        return self.items[k]
     def feed(self, o):
         "Take one event"
         if o==DONE: return
-        if not isinstance(o, dict): raise ModelError(f'{self.who} sent {one_line(str(o), 80)!r} where an event belongs', 'protocol')
-        kind,r,item = only(o.get('type'), str),only(o.get('response'), dict),only(o.get('item'), dict)
+        if not isinstance(o, dict): raise odd(o, self.who)
+        kind = only(o.get('type'), str)
         if o.get('object')=='response' and not kind: self.over(o)
         elif kind=='error' or o.get('error'): raise failed(o.get('error') or o, self.who)
-        elif complaint(o): raise http_error(None, o, who=self.who)
-        elif kind=='response.failed': raise failed(r.get('error') or {}, self.who)
-        elif kind in ('response.completed','response.incomplete'): self.over(r)
-        elif kind=='response.output_item.added': self.begin(self.at(o), item)
-        elif kind=='response.output_item.done': self.close(self.at(o), item)
         elif kind in _deltas: self.grow(self.at(o), _deltas[kind], o)
-        elif kind=='response.function_call_arguments.done': self.at(o)['args'] = only(o.get('arguments'), str)
+        elif kind=='response.failed': raise failed(only(o.get('response'), dict).get('error') or {}, self.who)
+        elif kind in ('response.completed','response.incomplete'): self.over(only(o.get('response'), dict))
+        elif kind=='response.output_item.added': self.begin(self.at(o), only(o.get('item'), dict))
+        elif kind=='response.output_item.done': self.close(self.at(o), only(o.get('item'), dict))
+        elif kind=='response.function_call_arguments.done': self.at(o)['whole'] = only(o.get('arguments'), str) or None
+        elif complaint(o): raise http_error(None, o, who=self.who)
 
 _deltas = {'response.output_text.delta':'text', 'response.refusal.delta':'refusal', 'response.reasoning_summary_text.delta':'think',
     'response.reasoning_text.delta':'think', 'response.function_call_arguments.delta':'args'}
@@ -149,7 +149,7 @@ def grow(self:ResponsesReply, s, kind, o):
     "A piece of item `s`"
     d = o.get('delta')
     if not isinstance(d, str) or not d: return
-    if kind=='args': s['args'] += d; return
+    if kind=='args': return s['args'].append(d)
     if kind=='refusal': self.refused = True
     s['kind'] = s['kind'] or ('reasoning' if kind=='think' else 'message')
     part = o.get('summary_index') if kind=='think' else None
@@ -174,7 +174,7 @@ def close(self:ResponsesReply, s, item):
     if s['kind'] in ('message','reasoning') and not s['text'] and (words := _words(item)):
         s['text'].append(words)
         self.emit('text' if s['kind']=='message' else 'think', words)
-    if s['kind']=='function_call': s['args'] = item.get('arguments') if item.get('arguments') is not None else s['args']
+    if item.get('arguments') is not None: s['whole'] = item['arguments']
 
 @patch
 def over(self:ResponsesReply, r):
@@ -192,7 +192,7 @@ def failed(e, who):
     code = str(e.get('code') or e.get('type') or '') if isinstance(e, dict) else str(e)
     status = 429 if code in ('insufficient_quota','rate_limit_exceeded') else 400 if any(w in code for w in (*_bad,'context_length')) else None
     err = http_error(status, {'error':e}, who=who)
-    return err if not status else ModelError(f"{who} failed while it answered: {str(err).partition(': ')[2]}", err.kind, err.status)
+    return err if not status else ModelError(f'{who} failed while it answered: {err.said}', err.kind, err.status)
 
 # %% ../../nbs/models/04b_responses.ipynb #responses-finish
 @patch
@@ -205,15 +205,12 @@ def part(self:ResponsesReply, s):
     x = {k:v for k,v in dict(item_id=item.get('id'), phase=item.get('phase')).items() if v}
     if s['kind']=='message': return text(words)|({'extra':x} if x else {}) if words.strip() else None
     if s['kind']!='function_call': return None
-    args,bad = arguments(s['args'])
-    if not s['name']: bad = 'the call names no tool'
-    elif not item or item.get('status')=='incomplete': bad = 'the call was never closed'
-    return call(s['id'], s['name'], args, bad)|({'extra':x} if x else {})
+    return called(s['id'], s['name'], ''.join(s['args']) if s['whole'] is None else s['whole'], item and item.get('status')!='incomplete', **x)
 
 @patch
 def finish(self:ResponsesReply):
     "The assistant message; raises `ModelError` when the answer is not whole"
-    if self.end is None: raise ModelError(f'the answer of {self.who} ended early', 'cut')
+    if self.end is None: raise early(self.who)
     items = sorted(self.items.items(), key=lambda o: o[0] if isinstance(o[0], int) else len(self.items))
     content = [p for _,s in items if (p := self.part(s))]
     stop = 'calls' if any(p['type']=='call' for p in content) else 'end'
@@ -232,8 +229,8 @@ def responses_usage(u):
 # %% ../../nbs/models/04b_responses.ipynb #responses-responsesprovider
 class ResponsesProvider(OpenAIProvider):
     "A model behind Responses"
-    path = '/responses'
-    refusals = dict(OpenAIProvider.refusals, summary=r'reasoning summar|reasoning\.summary', encrypted='encrypted content is not supported',
+    path,anew = '/responses',('reasoning',)
+    refusals = dict({k:OpenAIProvider.refusals[k] for k in ('tools','effort')}, summary=r'reasoning summar|reasoning\.summary', encrypted='encrypted content is not supported',
         reasoning="could not be verified|not issued to this caller|required following item|without its required 'reasoning' item")
     def __init__(self, spec, cfg=None):
         super().__init__(spec, cfg)
@@ -243,10 +240,3 @@ class ResponsesProvider(OpenAIProvider):
         frame = _frame(self.spec, req.history, *req[1:], without=self.without)
         return self.sent.body(frame, req.history, lambda h: to_input(h, self.spec, 'reasoning' not in self.without))
     def reply(self, emit): return ResponsesReply(emit, self.spec.name, self.spec.id)
-
-@patch
-def give_way(self:ResponsesProvider, err, req, emit):
-    "As for chat completions; what was kept of the conversation holds seals, and goes with them"
-    res = super(ResponsesProvider, self).give_way(err, req, emit)
-    if res and 'reasoning' in self.without: self.sent = SentItems()
-    return res

@@ -13,7 +13,7 @@ import os, re
 from collections import namedtuple
 from importlib import import_module
 from urllib.parse import urlsplit
-from ..core import Err, InvalidParams, daemon
+from ..core import BadSettings, Err, InvalidParams, daemon
 from ..config import Config, homes
 from .profiles import PROFILES, kind_of
 
@@ -52,20 +52,24 @@ MODELS = {
         'claude-opus-5':     _row(1_000_000, 128_000, '5', '25', '0.50', '6.25', effort=_all),
         'claude-sonnet-5':   _row(1_000_000, 128_000, '2', '10', '0.20', '2.50', effort=_all),
         'claude-haiku-4-5':  _row(200_000, 64_000, '1', '5', '0.10', '1.25', effort=_efforts)},
-    'openai': { # their pages say of all: above 272,000 tokens of input, input and cache cost twice and output one and a half times as much, for the whole request
-        # developers.openai.com/api/docs/models/gpt-6.2-sol and /api/docs/models, November 2026
+    'openai': { # `long` is reckoned: the pages of GPT-6.x give no second list but a rule, above 272,000 tokens of input twice the price of input and cache
+        # and one and a half times that of output, for the whole request; where another source gives the numbers, it is named
+        # developers.openai.com/api/docs/models/gpt-6.2-sol and /api/docs/models, November 2026: no effort `none`
         'gpt-6.2-sol':   _row(1_050_000, 128_000, '2', '10', '0.10', '2.50', effort=_all, long=(272_000, '4', '15', '0.20', '5')),
-        # developers.openai.com/api/docs/models, November 2026; what its cache costs was not to be had
+        # developers.openai.com/api/docs/models, November 2026; what its cache costs was not to be had;
+        # efforts: docs.laozhang.ai and apidog.com, November 2026
         'gpt-6.2-astra': _row(1_050_000, 128_000, '8', '40', None, None, effort=_all, long=(272_000, '16', '60', None, None)),
         # developers.openai.com/zh-Hans/api/docs/models/gpt-6.1-terra, November 2026, which also says: tools over Responses only
+        # (that chat completions take them with effort `none` is inferred from its siblings); `long` as docs.litellm.ai has it, but for the cache's second price
         'gpt-6.1-terra': _row(1_050_000, 128_000, '1', '5', '0.05', '1.25', effort=('none',*_all), tools_effort='none', long=(272_000, '2', '7.50', '0.10', '2.50')),
-        # OpenAI's page was not to be had: docs.litellm.ai and release notes of KZCFG/AILSA-SubSwitch, which cite it, October 2026
+        # OpenAI's page was not to be had: docs.litellm.ai and release notes of KZCFG/AILSA-SubSwitch and amine123max/Codex-Manager, which cite it,
+        # October 2026, `long` too, but for writing the cache
         'gpt-6.1-sol':   _row(1_050_000, 128_000, '2', '10', '0.10', '2.50', effort=_all, long=(272_000, '4', '15', '0.20', '5')),
-        # OpenAI's page was not to be had: docs.litellm.ai and docs.oxen.ai, October 2026
+        # OpenAI's page was not to be had: docs.litellm.ai and docs.oxen.ai, October 2026; tools as its sibling Luna's page says
         'gpt-6-sol':     _row(1_050_000, 128_000, '2', '10', '0.20', '2.50', effort=('none',*_all), tools_effort='none', long=(272_000, '4', '15', '0.40', '5')),
         # developers.openai.com/ja-JP/api/docs/models/gpt-6-luna, November 2026, which also says: tools over chat completions only with effort `none`
         'gpt-6-luna':    _row(1_050_000, 128_000, '0.10', '0.50', '0.01', '0.125', effort=('none',*_all), tools_effort='none', long=(272_000, '0.20', '0.75', '0.02', '0.25')),
-        # developers.openai.com/api/docs/models/gpt-5.4, as it stood in March 2026
+        # developers.openai.com/api/docs/models/gpt-5.4, as it stood in March 2026; that `long` doubles the cache too is inferred
         'gpt-5.4':       _row(1_050_000, 128_000, '2.50', '15', '0.25', None, effort=('none',*_efforts,'xhigh'), long=(272_000, '5', '22.50', '0.50', None))}}
 
 # %% ../../nbs/models/01_specs.ipynb #specs-providers
@@ -99,29 +103,29 @@ def _table(cfg, kind, name):
     where = f'{cfg.home/"config.toml"}: [{kind}.{name}]'
     d = cfg.table(kind).get(name)
     if d is None: return None
-    if not isinstance(d, dict): raise Err(f'{where} must be a table')
+    if not isinstance(d, dict): raise BadSettings(f'{where} must be a table')
     for k,v in d.items():
         t = _types.get(k)
-        if t is None: raise Err(f'{where} has no setting {k!r}; there are {", ".join(_types)}')
+        if t is None: raise BadSettings(f'{where} has no setting {k!r}; there are {", ".join(_types)}')
         like = '; write it like {input = "2", output = "10"}, dollars a million tokens' if k=='prices' else ''
-        if not isinstance(v, t) or isinstance(v, bool) or (t is int and v<=0): raise Err(f'{where}: {k} cannot be {v!r}{like}')
+        if not isinstance(v, t) or isinstance(v, bool) or (t is int and v<=0): raise BadSettings(f'{where}: {k} cannot be {v!r}{like}')
     _priced(where, d.get('prices', {}))
     for k,ok in dict(accepts=_kinds, api=_apis, kind=[*PROFILES]).items():
         v = d.get(k, ())
         bad = [o for o in ([v] if isinstance(v, str) else v) if o not in ok]
-        if bad: raise Err(f'{where}: {k} cannot be {bad[0]!r}; there are {", ".join(ok)}')
-    if not re.match('https?://[^/]', d.get('base_url', 'http://x')): raise Err(f'{where}: base_url must begin with http:// or https://')
+        if bad: raise BadSettings(f'{where}: {k} cannot be {bad[0]!r}; there are {", ".join(ok)}')
+    if not re.match('https?://[^/]', d.get('base_url', 'http://x')): raise BadSettings(f'{where}: base_url must begin with http:// or https://')
     return d
 
 # %% ../../nbs/models/01_specs.ipynb #specs-priced
 def _priced(where, ps, name='prices', more=('long',)):
     "Raise `Err` for what is no list of prices; `more` are words that it may have besides"
     for k,v in ps.items():
-        if k not in (*_prices,*more): raise Err(f'{where}: {name} has no {k!r}; there are {", ".join((*_prices,*more))}')
-        if k=='above' and (isinstance(v, bool) or not isinstance(v, int) or v<=0): raise Err(f'{where}: above must be a number of tokens, not {v!r}')
-        if k in _prices and (isinstance(v, bool) or not re.fullmatch(r'\d+(\.\d+)?', str(v))): raise Err(f'{where}: the price of {k} cannot be {v!r}; write it like "2.50"')
+        if k not in (*_prices,*more): raise BadSettings(f'{where}: {name} has no {k!r}; there are {", ".join((*_prices,*more))}')
+        if k=='above' and (isinstance(v, bool) or not isinstance(v, int) or v<=0): raise BadSettings(f'{where}: above must be a number of tokens, not {v!r}')
+        if k in _prices and (isinstance(v, bool) or not re.fullmatch(r'\d+(\.\d+)?', str(v))): raise BadSettings(f'{where}: the price of {k} cannot be {v!r}; write it like "2.50"')
     if (long := ps.get('long')) is None: return
-    if not isinstance(long, dict) or 'above' not in long: raise Err(f'{where}: long must be like {{above = 200000, input = "4", output = "15"}}')
+    if not isinstance(long, dict) or 'above' not in long: raise BadSettings(f'{where}: long must be like {{above = 200000, input = "4", output = "15"}}')
     _priced(where, long, 'long', ('above',))
 
 def _listed_prices(ps): return tuple(str(v) if (v := ps.get(k)) is not None else None for k in _prices)
@@ -134,7 +138,7 @@ def _server(name, cfg):
     res = dict(p or dict(key_env=_key_env(name)))
     if p and (url := cfg.env(p['base_env'])): res['base_url'] = url
     res.update(own or {})
-    if 'base_url' not in res: raise Err(f'{cfg.home/"config.toml"}: [providers.{name}] needs a base_url')
+    if 'base_url' not in res: raise BadSettings(f'{cfg.home/"config.toml"}: [providers.{name}] needs a base_url')
     return res
 
 def _key_env(name):
@@ -174,8 +178,8 @@ def _own(name, d, cfg, id=None):
     "The spec of `[models.NAME]`, with another `id` when given"
     p = d.get('provider')
     o = _server(p, cfg) if p else dict(key_env=_key_env(name))
-    if o is None: raise Err(f'{cfg.home/"config.toml"}: [models.{name}]: {_no_provider(p, cfg)}')
-    if not (o.get('base_url') or d.get('base_url')): raise Err(f'{cfg.home/"config.toml"}: [models.{name}] needs a base_url or a provider')
+    if o is None: raise BadSettings(f'{cfg.home/"config.toml"}: [models.{name}]: {_no_provider(p, cfg)}')
+    if not (o.get('base_url') or d.get('base_url')): raise BadSettings(f'{cfg.home/"config.toml"}: [models.{name}] needs a base_url or a provider')
     kw = _explicit(d)
     if p and 'base_url' in kw and 'key_env' not in kw: kw['key_env'] = _key_env(name)
     return _spec(f'{name}/{id}' if id else name, p or name, id or d.get('id', name), o, **kw)

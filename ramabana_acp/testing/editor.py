@@ -8,10 +8,11 @@ Docs: https://ramabana-acp.github.io/ramabana-acp/testing/editor.html.md"""
 __all__ = ['DOES', 'Left', 'script', 'Editor', 'Terminal', 'Inside', 'EditorClient']
 
 # %% ../../nbs/testing/01_editor.ipynb #editor-imports
-import asyncio, os, re, select, signal, subprocess, threading, time
+import asyncio, os, re, signal, subprocess, threading, time
 from pathlib import Path
 from fastcore.basics import patch
 from ..core import Err, InternalError, InvalidParams, MethodNotFound, NotFound, daemon, new_id
+from .models import readable
 from ..client import Client, NoAnswer
 from ..editor.bridge import CLIENT, camel, off_loop, plain
 
@@ -143,11 +144,11 @@ class Terminal:
         self._lock = threading.Lock()
         daemon(self._read, name=self.id)
     def _read(self):
-        while select.select([self.proc.stdout], [], [])[0] and self._take() is not None: pass
+        while readable(self.proc.stdout) and self._take() is not None: pass
     def _take(self):
         "Take in what has been printed by now; how much it was, None at the end"
         with self._lock:
-            if not select.select([self.proc.stdout], [], [], 0)[0]: return 0
+            if not readable(self.proc.stdout, 0): return 0
             b = os.read(self.proc.stdout.fileno(), 1<<16)
             self.out += b
             if self.limit is not None and len(self.out)>self.limit:

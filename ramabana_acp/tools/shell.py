@@ -10,7 +10,7 @@ __all__ = ['SECS', 'ended', 'Shell', 'shell_tools']
 # %% ../../nbs/tools/04_shell.ipynb #shell-imports
 import re, signal, time
 from fastcore.basics import patch
-from ..core import ToolError
+from ..core import ToolError, covered
 from .tool import Out, Tool
 
 # %% ../../nbs/tools/04_shell.ipynb #shell-ended
@@ -47,12 +47,12 @@ def run_shell(self:Shell,
     cwd:str=None, # Folder to run in, absolute or relative to the first open folder; without it, the first open folder
     timeout:int=120, # Seconds after which the command and all that it started are killed, at most 3600
 ):
-    """Run a shell command and wait for its end. Nobody can type into it, and processes it leaves in the background end with it.
+    """Run a shell command and wait for its end. Each begins anew: cd and variables do not last. Nobody can type into it, and processes it leaves in the background end with it.
     The answer is its output, errors included, and how it ended if not with exit code 0."""
     self.plan_run(command, cwd, timeout)
     t0 = time.monotonic()
     code,text = self.host.run_cmd(command, cwd, timeout)
-    return Out(ended(text, code, time.monotonic()-t0, timeout), ok=code==0)
+    return Out(ended(covered(text), code, time.monotonic()-t0, timeout), ok=code==0)
 
 # %% ../../nbs/tools/04_shell.ipynb #shell-shell-tools
 def shell_tools(host):

@@ -11,13 +11,14 @@ __all__ = ['KINDS', 'STATES', 'STATUS', 'shown', 'title', 'places', 'Act', 'Acti
 import os, threading, time
 from fastcore.basics import patch, store_attr
 from ..core import ToolError, clip, log, new_id, one_line, visible
+from .paths import below
 
 # %% ../../nbs/workspace/04_activity.ipynb #activity-shown
 def shown(path, host=None):
     "`path` as a person reads it, relative to the open folder that holds it"
     p = str(path)
     for r in map(str, getattr(host, 'roots', ()) or ()):
-        if p==r or p.startswith(os.path.join(r, '')): p = os.path.relpath(p, r); break
+        if below(p, r): p = os.path.relpath(p, r); break
     return clip(visible(p.replace('\n', '\\x0a').replace('\t', '\\x09')), 200)
 
 # %% ../../nbs/workspace/04_activity.ipynb #activity-title-fn
@@ -69,12 +70,13 @@ STATES = 'running','awaiting','complete','failed'
 
 class Act:
     "One tool call as a person sees it, from its start to its end"
-    def __init__(self, tool, args=None, id=None, kind=None, title='', summary='', locations=(), diff=None, host=None, **kw):
+    def __init__(self, tool, args=None, id=None, kind=None, title='', summary='', locations=None, diff=None, host=None, **kw):
         self.tool,self.args,self.id,self.kind = tool,args or {},id or new_id('call_'),kind or KINDS.get(tool, 'tool')
         self.title = title or _title(tool, self.args, host)
-        self.summary,self.locations,self.diff = summary or self.title,list(locations) or places(tool, self.args, host),diff
+        self.summary,self.locations,self.diff = summary or self.title,places(tool, self.args, host) if locations is None else list(locations),diff
         self.detail,self.ok,self.done,self.secs,self.started,self.state = '',None,False,0.,time.time(),'running'
         self.ask_id,self.terminal,self.short = None,None,''
+        self.text,self.live,self.media = '','',() # what else its card shows: words, output while it runs, pictures
         self.__dict__.update(kw)
     def __repr__(self): return f'Act({self.title!r}, {self.state})'
 
@@ -190,6 +192,13 @@ def update(self:Plan, id, status, text=None):
         new = {**o, 'status':status, **({'text':one_line(text, 500)} if text else {})}
         self.items = [new if p is o else p for p in self.items]
     self._changed()
+
+@patch
+def rest(self:Plan):
+    "Nobody works on it any more: what was active is pending again"
+    with self._lock:
+        was,self.items = self.items,[{**o, 'status':'pending'} if o['status']=='active' else o for o in self.items]
+    if was!=self.items: self._changed()
 
 @patch
 def md(self:Plan):

@@ -11,7 +11,7 @@ __all__ = ['WRITES', 'Ask', 'Approvals']
 import threading
 from fastcore.basics import patch, store_attr
 from ..core import Err, InvalidParams, clip, daemon, log, new_id, one_line
-from .gate import GATED, MODES, TABLE, Gate, Grant, preview, same, subject
+from .gate import MODES, TABLE, Gate, Grant, preview, same, subject
 
 # %% ../../nbs/workspace/03_approvals.ipynb #approvals-ask-class
 _words = {

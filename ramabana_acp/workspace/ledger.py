@@ -11,7 +11,7 @@ __all__ = ['parse_rule', 'rule_text', 'Ledger']
 import fcntl, json, os, re
 from contextlib import contextmanager
 from fastcore.basics import patch
-from ..core import Err, InvalidParams, one_line, write_atomic
+from ..core import BadSettings, Err, InvalidParams, one_line, write_atomic
 from ..config import Config, read_text
 from .gate import Grant
 
@@ -63,7 +63,7 @@ class Ledger:
             es = json.loads(read_text(self.path) or '[]')
             if not isinstance(es, list): raise ValueError('no list')
             for o in es: _grant(o)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError): raise Err(f'{self.path} is no list of permissions: mend it or remove it') from None
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError): raise BadSettings(f'{self.path} is no list of permissions: mend it or remove it') from None
         self._was = sig,es
         return es
 
@@ -73,10 +73,10 @@ def rules(self:Ledger):
     "The grants that hold in this project; raises `Err` for a file that cannot be used"
     t,where = self.cfg.table('permissions'),f'{self.cfg.home/"config.toml"}: [permissions]'
     if any(k not in ('allow','deny') or not isinstance(v, list) for k,v in t.items()):
-        raise Err(f'{where} holds lists of rules called allow and deny, and nothing else')
+        raise BadSettings(f'{where} holds lists of rules called allow and deny, and nothing else')
     mine = [o for o in self._load() if o.get('project', self.project)==self.project]
     try: return [parse_rule(s, k, 'config') for k in ('deny','allow') for s in t.get(k, ())]+[_grant(o) for o in mine]
-    except InvalidParams as e: raise Err(f'{where}: {e}') from None
+    except InvalidParams as e: raise BadSettings(f'{where}: {e}') from None
 
 # %% ../../nbs/workspace/02b_ledger.ipynb #ledger-change
 @contextmanager

@@ -12,12 +12,12 @@ import os, re, selectors, shutil, signal, subprocess, threading, time
 from functools import cache
 from fastcore.basics import patch, store_attr
 from ..core import Cancelled, ToolError, log, new_id, secrets, utf8
-from .output import Live, Output, spill_file
+from .output import Live, Output, careful, spill_file
 from .simple import env_for
 
 # %% ../../nbs/workspace/01_process.ipynb #process-child-env
-_secretish = re.compile('(?i)(?:^|_)(?:api_?key|token|secret|passwd|private_?key|access_?key(?:_id)?)(?:_|$)|(?:password|apikey)$')
-ENV = dict(PAGER='cat', GIT_PAGER='cat', MANPAGER='cat', EDITOR='true', VISUAL='true', GIT_EDITOR='true',
+_secretish = re.compile('(?i)(?:^|_)(?:api_?key|token|secret|passwd|private_?key|access_?key(?:_id)?)(?:_|$)|(?:password|passphrase|apikey)$|_(?:pass|pwd|pat)$|(?:^|_)(?:signing|encryption|master)_key$')
+ENV = dict(PAGER='cat', GIT_PAGER='cat', MANPAGER='cat', EDITOR='true', VISUAL='true', GIT_EDITOR='true', GIT_SEQUENCE_EDITOR='true',
     GIT_TERMINAL_PROMPT='0', GIT_OPTIONAL_LOCKS='0', PYTHONUNBUFFERED='1', TERM='dumb')
 
 def child_env(extra=None):
@@ -211,13 +211,13 @@ def run(
 ):
     "Run a shell command to its end, or to ours, and say how it went"
     if tok: tok.check()
-    r,out,live,why = Run(command, cwd, env),Output(limit),Live(on_output),'failed'
+    r,out,live,look,why = Run(command, cwd, env),Output(limit),Live(on_output),careful(watch),'failed'
     off = tok.on(r.wake) if tok else lambda: None
     def add(b):
         out.add(b)
         if on_output: live(b)
     try:
-        why = r.pump(add, timeout, tok, _careful(watch, out) if watch else None)
+        why = r.pump(add, timeout, tok, lambda: look(out))
         if on_output: live(b'', True)
         left = len(stop(lambda: r.tree(deep=False))) if why=='left' else 0
     finally:
@@ -229,14 +229,6 @@ def run(
     code = 124 if why=='timed out' else 128-code if code<0 else code
     text,cut = out.text()
     return Done(code, text, cut, why=='timed out', None if why=='timed out' else _signame(code), out.path, left, timeout)
-
-def _careful(watch, out):
-    "A call of `watch(out)` that never fails, and happens no more once it has"
-    ws = [watch]
-    def tick():
-        try: ws and ws[0](out)
-        except Exception as e: ws.clear(); log('a watcher of a command failed', error=f'{type(e).__name__}: {e}')
-    return tick
 
 # %% ../../nbs/workspace/01_process.ipynb #process-kill-all
 def kill_all():

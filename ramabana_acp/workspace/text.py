@@ -165,13 +165,19 @@ def edit(
     spans = []
     for i,(old,new) in enumerate(edits, 1):
         try: spans += _locate(text, old, new, all)
-        except ToolError as e: raise ToolError(f'edit {i} of {len(edits)}: {e}. Nothing was changed' if len(edits)>1 else str(e)) from None
+        except ToolError as e: raise ToolError(f'edit {i} of {len(edits)}: {_built_on(text, edits[:i-1], old) or e}. Nothing was changed' if len(edits)>1 else str(e)) from None
     spans.sort()
     for s,t in zip(spans, spans[1:]):
         if t.start<s.end: raise ToolError(f'two edits overlap at line {line_at(text, t.start)}; make one of them. Nothing was changed')
     res = splice(text, spans)
     if res==text: raise ToolError('the edit changes nothing: old and new are the same')
     return res,spans
+
+def _built_on(text, before, old):
+    "What to say when `old` is there only once the edits `before` it are made, else nothing"
+    try: then = before and old and not _find(text, old) and edit(text, before)[0]
+    except ToolError: return ''
+    return 'old is there only after an edit before it, and each is made in the file as it is now: make one edit of them' if then and _find(then, old) else ''
 
 def splice(text, spans):
     "`text` with each of the sorted `spans` replaced"
@@ -230,7 +236,13 @@ def _near(ls, want):
     return best[1]
 
 # %% ../../nbs/workspace/00_text.ipynb #text-missing
-_alike = str.maketrans('\u2018\u2019\u201c\u201d\u2013\u2014\u2212\u00a0\u202f', '\'\'""---  ')
+_alike = str.maketrans('\u2018\u2019\u201c\u201d\u2013\u2014\u2212', '\'\'""---')
+
+def _plain(s):
+    "`s` without what cannot be seen, and one character for those that look alike"
+    from unicodedata import category, normalize
+    def one(m): return ''.join(c for c in normalize('NFKC', m[0].translate(_alike)) if category(c)!='Cf' and not '\ufe00'<=c<='\ufe0f')
+    return re.sub('[\x00-\x7f]?[^\x00-\x7f]+', one, s)
 
 def _missing(text, old, new):
     "The message for no place, with the nearest lines and a likely reason"
@@ -247,7 +259,10 @@ def _respelt(text, old):
     j = json.dumps(old.replace('\r\n','\n'))[1:-1]
     u = re.sub(r'''\\([nt"'\\])''', lambda m: dict(n='\n', t='\t').get(m[1], m[1]), old)
     said = 'The file has it with escapes, such as a backslash and an n for a line break: write old and new as they stand there. '
-    for s,why in ((j,said), (j.replace('\\"','"'),said), (u,'old has one level of escapes too many: write it as it stands in the file. ')):
+    from html import escape, unescape
+    more,less = (f'{a} has HTML entities such as &lt; where {b} has the characters: write old and new as they stand in the file. ' for a,b in (('The file','old'), ('old','the file')))
+    for s,why in ((j,said), (j.replace('\\"','"'),said), (u,'old has one level of escapes too many: write it as it stands in the file. '),
+        (escape(old, False),more), (escape(old),more), (unescape(old),less)):
         if s!=old and s in text: return line_at(text, text.find(s)), s.count('\n')+1, why
 
 def _reason(text, old, new):
@@ -258,10 +273,17 @@ def _reason(text, old, new):
     if flat(old) and flat(old) in flat(text):
         tabs = '\t' in text and '\t' not in old or '\t' in old and '\t' not in text
         return 'It differs in white space'+(': one has tabs where the other has spaces' if tabs else '')+'. '
-    if flat(old.translate(_alike)) in flat(text.translate(_alike)):
-        return 'It differs in look-alike characters (curly quotes, long dashes, no-break spaces). '
+    if flat(_plain(old)) in flat(_plain(text)):
+        return f'It differs in look-alike characters (curly quotes, long dashes, no-break spaces) or in some that are not seen{_named(text, old)}. '
+    if flat(old).lower() in flat(text).lower(): return 'It differs in upper and lower case. '
     if new.strip() and (ms := _find(text, new)): return f'But new is already there, at line {line_at(text, ms[0][0])}. '
     return ''
+
+def _named(text, old):
+    "The characters that `text` has in place of those in `old`, by name"
+    from unicodedata import name
+    cs = [c for c in dict.fromkeys(text) if c not in old and (_plain(c)!=c or name(c, '').startswith('COMBINING'))]
+    return f": the file has {', '.join(f'U+{ord(c):04X} {name(c, str())}'.strip() for c in cs[:4])}" if cs else ''
 
 # %% ../../nbs/workspace/00_text.ipynb #text-unified
 def unified(path, a, b, n=3):
