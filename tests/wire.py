@@ -329,6 +329,13 @@ def running(what):
     ps = subprocess.run(['ps','-axww','-o','pid=,stat=,args='], capture_output=True, text=True, errors='replace').stdout
     return [l for l in ps.splitlines() if str(what) in l and 'Z' not in l.split()[1]]
 
+def environ(d):
+    "The environment of the process of folder `d`, '' for a zombie; in the middle of an exec it has none for a moment"
+    for _ in range(500):
+        if (env := (d/'environ').read_text(errors='replace')) or (d/'stat').read_text().rpartition(')')[2].split()[0] in 'ZX': break
+        time.sleep(.001)
+    return env
+
 def environs():
     "`(pid, environment)` of every process that can be looked into and is no zombie"
     if not Path('/proc/self/environ').exists():
@@ -337,7 +344,7 @@ def environs():
         return
     for d in Path('/proc').iterdir():
         if not d.name.isdigit(): continue
-        try: yield int(d.name), (d/'environ').read_text(errors='replace').split('\0') # a zombie has none
+        try: yield int(d.name), environ(d).split('\0')
         except OSError: pass # gone, or somebody else's
 
 def poll(f, timeout=20):

@@ -47,9 +47,14 @@ def _ps():
     return {int(a):(int(b),int(c),0,0) for a,b,c,st in rows if st[0]!='Z'}
 
 def _marked(pid, mark):
-    try:
-        with open(f'/proc/{pid}/environ', 'rb') as f: return mark in f.read()
-    except OSError: return False
+    "Does process `pid` bear `mark`? In the middle of an exec it shows no environment for a moment"
+    for _ in range(5):
+        try:
+            with open(f'/proc/{pid}/environ', 'rb') as f: env = f.read()
+        except OSError: return False
+        if env: return mark in env
+        time.sleep(.001)
+    return False
 
 def _tree(pid, start, mark=None):
     "The live processes of the session `pid` leads; with a `mark` also their descendants and all that bear it"
